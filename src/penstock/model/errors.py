@@ -1,0 +1,96 @@
+"""Why the broker refuses something, in the model's words; each door maps it to its own codes."""
+
+from enum import Enum, auto
+
+
+class Reason(Enum):
+    """Every expected way in which a request can be refused."""
+
+    # Requests
+    INVALID_REQUEST = auto()
+    UNSUPPORTED_VERSION = auto()
+    REQUEST_TIMED_OUT = auto()
+    THROTTLED = auto()
+    NOT_CONTROLLER = auto()
+    # Topics and partitions
+    UNKNOWN_TOPIC_OR_PARTITION = auto()
+    UNKNOWN_TOPIC_ID = auto()
+    INCONSISTENT_TOPIC_ID = auto()
+    TOPIC_ALREADY_EXISTS = auto()
+    INVALID_TOPIC = auto()
+    INVALID_PARTITIONS = auto()
+    INVALID_REPLICATION_FACTOR = auto()
+    INVALID_REPLICA_ASSIGNMENT = auto()
+    INVALID_CONFIG = auto()
+    POLICY_VIOLATION = auto()
+    # Leadership
+    NOT_LEADER_OR_FOLLOWER = auto()
+    LEADER_NOT_AVAILABLE = auto()
+    FENCED_LEADER_EPOCH = auto()
+    UNKNOWN_LEADER_EPOCH = auto()
+    NOT_ENOUGH_REPLICAS = auto()
+    OFFSET_NOT_AVAILABLE = auto()
+    # Records
+    OFFSET_OUT_OF_RANGE = auto()
+    CORRUPT_MESSAGE = auto()
+    INVALID_RECORD = auto()
+    INVALID_TIMESTAMP = auto()
+    MESSAGE_TOO_LARGE = auto()
+    RECORD_LIST_TOO_LARGE = auto()
+    INVALID_REQUIRED_ACKS = auto()
+    UNSUPPORTED_COMPRESSION_TYPE = auto()
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = auto()
+    STORAGE_ERROR = auto()
+    # Producers
+    OUT_OF_ORDER_SEQUENCE_NUMBER = auto()
+    DUPLICATE_SEQUENCE_NUMBER = auto()
+    INVALID_PRODUCER_EPOCH = auto()
+    UNKNOWN_PRODUCER_ID = auto()
+    TRANSACTIONAL_ID_REFUSED = auto()
+    # Fetch sessions
+    FETCH_SESSION_ID_NOT_FOUND = auto()
+    INVALID_FETCH_SESSION_EPOCH = auto()
+    # Groups
+    COORDINATOR_NOT_AVAILABLE = auto()
+    COORDINATOR_LOAD_IN_PROGRESS = auto()
+    NOT_COORDINATOR = auto()
+    INVALID_GROUP_ID = auto()
+    ILLEGAL_GENERATION = auto()
+    UNKNOWN_MEMBER_ID = auto()
+    MEMBER_ID_REQUIRED = auto()
+    FENCED_INSTANCE_ID = auto()
+    UNRELEASED_INSTANCE_ID = auto()
+    INCONSISTENT_GROUP_PROTOCOL = auto()
+    INVALID_SESSION_TIMEOUT = auto()
+    REBALANCE_IN_PROGRESS = auto()
+    GROUP_ID_NOT_FOUND = auto()
+    NON_EMPTY_GROUP = auto()
+    GROUP_SUBSCRIBED_TO_TOPIC = auto()
+    GROUP_MAX_SIZE_REACHED = auto()
+    OFFSET_METADATA_TOO_LARGE = auto()
+    INVALID_COMMIT_OFFSET_SIZE = auto()
+    # Last resort: a bug of ours that was caught at the door
+    UNKNOWN_SERVER_ERROR = auto()
+
+
+class Refused(Exception):
+    """An expected refusal: the peer's fault or a passing state, never a bug of ours."""
+
+    def __init__(self, reason: Reason, detail: str = "") -> None:
+        super().__init__(detail or reason.name.lower().replace("_", " "))
+        self.reason = reason
+        self.detail = detail or reason.name.lower().replace("_", " ")
+
+
+class StorageDamaged(Exception):
+    """Bytes on disk that are neither valid nor a torn tail: the partition stops until repaired."""
+
+    def __init__(self, path: str, position: int, detail: str) -> None:
+        super().__init__(f"{path} is damaged at byte {position}: {detail}")
+        self.path = path
+        self.position = position
+        self.detail = detail
+
+
+class StartRefused(Exception):
+    """The node can't start, for a reason that its operator can act on: one clear sentence."""

@@ -1,0 +1,27 @@
+"""Identifiers, each its own type so that the type checker keeps them apart."""
+
+from typing import NamedTuple, NewType
+from uuid import UUID
+
+BrokerId = NewType("BrokerId", int)
+TopicName = NewType("TopicName", str)
+TopicId = NewType("TopicId", UUID)
+PartitionIndex = NewType("PartitionIndex", int)
+Offset = NewType("Offset", int)
+Term = NewType("Term", int)
+ProducerId = NewType("ProducerId", int)
+ProducerEpoch = NewType("ProducerEpoch", int)
+GroupId = NewType("GroupId", str)
+MemberId = NewType("MemberId", str)
+
+NO_TOPIC_ID = TopicId(UUID(int=0))
+
+
+class TopicPartition(NamedTuple):
+    """A partition by the name of its topic; a tuple because it is a key on the hot path."""
+
+    topic: TopicName
+    partition: PartitionIndex
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
