@@ -1,0 +1,1 @@
+"""Wire formats, pure: bytes in, values out, and back."""

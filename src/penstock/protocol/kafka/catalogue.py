@@ -1,0 +1,114 @@
+"""Every API that we can speak, with its request and its response."""
+
+from typing import NamedTuple
+
+from penstock.protocol.kafka.api_keys import ApiKey
+from penstock.protocol.kafka.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from penstock.protocol.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from penstock.protocol.kafka.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+)
+from penstock.protocol.kafka.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from penstock.protocol.kafka.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from penstock.protocol.kafka.messages.delete_records import (
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+)
+from penstock.protocol.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from penstock.protocol.kafka.messages.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from penstock.protocol.kafka.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+)
+from penstock.protocol.kafka.messages.describe_groups import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from penstock.protocol.kafka.messages.describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+from penstock.protocol.kafka.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+)
+from penstock.protocol.kafka.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
+from penstock.protocol.kafka.messages.fetch import FetchRequest, FetchResponse
+from penstock.protocol.kafka.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from penstock.protocol.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from penstock.protocol.kafka.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from penstock.protocol.kafka.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from penstock.protocol.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from penstock.protocol.kafka.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from penstock.protocol.kafka.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from penstock.protocol.kafka.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from penstock.protocol.kafka.messages.metadata import MetadataRequest, MetadataResponse
+from penstock.protocol.kafka.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from penstock.protocol.kafka.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from penstock.protocol.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from penstock.protocol.kafka.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from penstock.protocol.kafka.messages.produce import ProduceRequest, ProduceResponse
+from penstock.protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+
+class Exchange(NamedTuple):
+    request: type
+    response: type
+
+
+EXCHANGES: dict[ApiKey, Exchange] = {
+    ApiKey.PRODUCE: Exchange(ProduceRequest, ProduceResponse),
+    ApiKey.FETCH: Exchange(FetchRequest, FetchResponse),
+    ApiKey.LIST_OFFSETS: Exchange(ListOffsetsRequest, ListOffsetsResponse),
+    ApiKey.METADATA: Exchange(MetadataRequest, MetadataResponse),
+    ApiKey.OFFSET_COMMIT: Exchange(OffsetCommitRequest, OffsetCommitResponse),
+    ApiKey.OFFSET_FETCH: Exchange(OffsetFetchRequest, OffsetFetchResponse),
+    ApiKey.FIND_COORDINATOR: Exchange(FindCoordinatorRequest, FindCoordinatorResponse),
+    ApiKey.JOIN_GROUP: Exchange(JoinGroupRequest, JoinGroupResponse),
+    ApiKey.HEARTBEAT: Exchange(HeartbeatRequest, HeartbeatResponse),
+    ApiKey.LEAVE_GROUP: Exchange(LeaveGroupRequest, LeaveGroupResponse),
+    ApiKey.SYNC_GROUP: Exchange(SyncGroupRequest, SyncGroupResponse),
+    ApiKey.DESCRIBE_GROUPS: Exchange(DescribeGroupsRequest, DescribeGroupsResponse),
+    ApiKey.LIST_GROUPS: Exchange(ListGroupsRequest, ListGroupsResponse),
+    ApiKey.API_VERSIONS: Exchange(ApiVersionsRequest, ApiVersionsResponse),
+    ApiKey.CREATE_TOPICS: Exchange(CreateTopicsRequest, CreateTopicsResponse),
+    ApiKey.DELETE_TOPICS: Exchange(DeleteTopicsRequest, DeleteTopicsResponse),
+    ApiKey.DELETE_RECORDS: Exchange(DeleteRecordsRequest, DeleteRecordsResponse),
+    ApiKey.INIT_PRODUCER_ID: Exchange(InitProducerIdRequest, InitProducerIdResponse),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Exchange(
+        OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+    ),
+    ApiKey.DESCRIBE_CONFIGS: Exchange(DescribeConfigsRequest, DescribeConfigsResponse),
+    ApiKey.ALTER_CONFIGS: Exchange(AlterConfigsRequest, AlterConfigsResponse),
+    ApiKey.DESCRIBE_LOG_DIRS: Exchange(DescribeLogDirsRequest, DescribeLogDirsResponse),
+    ApiKey.CREATE_PARTITIONS: Exchange(CreatePartitionsRequest, CreatePartitionsResponse),
+    ApiKey.DELETE_GROUPS: Exchange(DeleteGroupsRequest, DeleteGroupsResponse),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Exchange(
+        IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+    ),
+    ApiKey.OFFSET_DELETE: Exchange(OffsetDeleteRequest, OffsetDeleteResponse),
+    ApiKey.DESCRIBE_CLUSTER: Exchange(DescribeClusterRequest, DescribeClusterResponse),
+    ApiKey.DESCRIBE_PRODUCERS: Exchange(DescribeProducersRequest, DescribeProducersResponse),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: Exchange(
+        DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
+    ),
+}
