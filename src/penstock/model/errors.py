@@ -23,6 +23,7 @@ class Reason(Enum):
     INVALID_REPLICA_ASSIGNMENT = auto()
     INVALID_CONFIG = auto()
     POLICY_VIOLATION = auto()
+    TOPIC_DELETION_DISABLED = auto()
     # Leadership
     NOT_LEADER_OR_FOLLOWER = auto()
     LEADER_NOT_AVAILABLE = auto()
@@ -50,6 +51,7 @@ class Reason(Enum):
     # Fetch sessions
     FETCH_SESSION_ID_NOT_FOUND = auto()
     INVALID_FETCH_SESSION_EPOCH = auto()
+    FETCH_SESSION_TOPIC_ID_ERROR = auto()
     # Groups
     COORDINATOR_NOT_AVAILABLE = auto()
     COORDINATOR_LOAD_IN_PROGRESS = auto()

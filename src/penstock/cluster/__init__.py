@@ -1,0 +1,1 @@
+"""Topics, settings and producer ids: the cluster's metadata as a replicated state machine."""

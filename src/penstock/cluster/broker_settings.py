@@ -1,0 +1,268 @@
+"""Every setting a broker can have, by Kafka's name, with our defaults.
+
+Dynamic settings can be changed while the broker runs and act at once; all others are read at
+start. The broker-wide defaults of topic settings are derived from `topic_settings`, so that the
+two tables can't drift apart.
+"""
+
+from collections.abc import Iterator
+
+from penstock.cluster.settings import (
+    INT_MAX,
+    Check,
+    ConfigType,
+    Setting,
+    at_least,
+    table,
+)
+from penstock.cluster.topic_settings import HOUR_MS, TOPIC_SETTINGS
+
+BOOLEAN, STRING, LIST = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.LIST
+INT, LONG, SHORT, DOUBLE = ConfigType.INT, ConfigType.LONG, ConfigType.SHORT, ConfigType.DOUBLE
+
+DAY_MS = 24 * HOUR_MS
+
+
+def _row(
+    name: str,
+    kind: ConfigType,
+    default: str | int | float,
+    documentation: str,
+    check: Check | None = None,
+    *,
+    is_dynamic: bool = False,
+) -> Setting:
+    return Setting(
+        name=name,
+        type=kind,
+        default=str(default),
+        documentation=documentation,
+        check=check,
+        is_dynamic=is_dynamic,
+    )
+
+
+def _kept(
+    name: str,
+    kind: ConfigType,
+    default: str | int | float,
+    documentation: str,
+    check: Check | None = None,
+) -> Setting:
+    return Setting(
+        name=name,
+        type=kind,
+        default=str(default),
+        documentation=f"{documentation} Kept, but without effect on this broker.",
+        check=check,
+        has_effect=False,
+    )
+
+
+def _own(name: str, kind: ConfigType, flag: str, documentation: str) -> Setting:
+    return Setting(name=name, type=kind, default=None, documentation=documentation, flag=flag)
+
+
+def _topic_defaults() -> Iterator[Setting]:
+    """For each topic setting its broker-wide synonyms; only the last of them has a default."""
+    for setting in TOPIC_SETTINGS.values():
+        for synonym in setting.synonyms:
+            is_last = synonym is setting.synonyms[-1]
+            assert setting.default is not None
+            default = setting.default
+            if synonym.factor != 1:
+                default = str(int(default) // synonym.factor)
+            yield Setting(
+                name=synonym.name,
+                type=INT if synonym.factor != 1 else setting.type,
+                default=default if is_last else None,
+                documentation=f"The broker-wide default of {setting.name}. {setting.documentation}",
+                # In a larger unit the bounds differ: 0 or -1 hours mean what they do in ms.
+                check=setting.check if synonym.factor == 1 else at_least(-1),
+                has_effect=setting.has_effect,
+                is_dynamic=True,
+            )
+
+
+_NODE = (
+    _own("broker.id", INT, "--node", "The number of this broker."),
+    _own("node.id", INT, "--node", "The number of this broker."),
+    _own("listeners", STRING, "--kafka", "Where the Kafka door listens."),
+    _own("advertised.listeners", STRING, "--advertise", "The address that clients are told."),
+    _own("log.dirs", STRING, "--data-dir", "The directory that holds all data of this broker."),
+    _row("broker.rack", STRING, "", "The rack or zone of this broker, as clients see it."),
+)
+
+_TOPICS = (
+    _row(
+        "num.partitions",
+        INT,
+        1,
+        "The number of partitions of a topic that is made without one.",
+        at_least(1),
+    ),
+    _row(
+        "default.replication.factor",
+        INT,
+        1,
+        "The replication factor of a topic that is made without one.",
+        at_least(1),
+    ),
+    _row(
+        "auto.create.topics.enable",
+        BOOLEAN,
+        "true",
+        "Make a topic when a client that permits it first asks for its metadata.",
+    ),
+    _row("delete.topic.enable", BOOLEAN, "true", "Whether topics can be deleted at all."),
+    _row(
+        "max.request.partition.size.limit",
+        INT,
+        2000,
+        "The most partitions that one DescribeTopicPartitions answer holds.",
+        at_least(1),
+    ),
+)
+
+_UPKEEP = (
+    _row(
+        "log.retention.check.interval.ms",
+        LONG,
+        300_000,
+        "The time between two rounds of retention and compaction.",
+        at_least(1),
+    ),
+    _row("log.cleaner.enable", BOOLEAN, "true", "Whether compacted topics are compacted at all."),
+    _kept(
+        "log.cleaner.threads",
+        INT,
+        1,
+        "The number of threads that compact.",
+        at_least(0),
+    ),
+    _kept(
+        "log.cleaner.dedupe.buffer.size",
+        LONG,
+        128 * 1024 * 1024,
+        "The memory for the key map of compaction.",
+    ),
+    _kept(
+        "log.cleaner.backoff.ms",
+        LONG,
+        15_000,
+        "The pause of compaction when nothing is to be done.",
+        at_least(0),
+    ),
+    _row(
+        "producer.id.expiration.ms",
+        INT,
+        DAY_MS,
+        "How long a partition remembers an idle producer's sequence numbers.",
+        at_least(1),
+        is_dynamic=True,
+    ),
+)
+
+_NETWORK = (
+    _row(
+        "socket.request.max.bytes",
+        INT,
+        100 * 1024 * 1024,
+        "The largest request that is read; a longer one costs the client its connection.",
+        at_least(1),
+    ),
+    _row(
+        "connections.max.idle.ms",
+        LONG,
+        600_000,
+        "A connection that is silent for this long is closed.",
+        at_least(1),
+    ),
+    _row("max.connections", INT, 10_000, "The most connections at a time.", at_least(1)),
+    _row(
+        "fetch.max.bytes",
+        INT,
+        55 * 1024 * 1024,
+        "The most record bytes in one Fetch answer, beyond the first batch.",
+        at_least(1024),
+    ),
+    _row(
+        "max.incremental.fetch.session.cache.slots",
+        INT,
+        1000,
+        "The most fetch sessions that are remembered.",
+        at_least(0),
+    ),
+    _kept("max.connections.per.ip", INT, INT_MAX, "The most connections of one address."),
+    _kept("num.network.threads", INT, 1, "The number of network threads.", at_least(1)),
+    _kept("num.io.threads", INT, 1, "The number of request threads.", at_least(1)),
+)
+
+_GROUPS = (
+    _row(
+        "group.initial.rebalance.delay.ms",
+        INT,
+        100,
+        "How long the first rebalance of an empty group waits for more members.",
+        at_least(0),
+    ),
+    _row(
+        "group.min.session.timeout.ms",
+        INT,
+        6_000,
+        "The shortest session timeout that a member may ask for.",
+        at_least(1),
+    ),
+    _row(
+        "group.max.session.timeout.ms",
+        INT,
+        1_800_000,
+        "The longest session timeout that a member may ask for.",
+        at_least(1),
+    ),
+    _row("group.max.size", INT, 1_000, "The most members of one group.", at_least(1)),
+    _row(
+        "offset.metadata.max.bytes",
+        INT,
+        4096,
+        "The longest metadata string of a committed offset.",
+        at_least(0),
+    ),
+    _row(
+        "offsets.retention.minutes",
+        INT,
+        7 * 24 * 60,
+        "How long an empty group keeps its committed offsets.",
+        at_least(1),
+    ),
+    _row(
+        "offsets.retention.check.interval.ms",
+        LONG,
+        600_000,
+        "The time between two looks for expired offsets.",
+        at_least(1),
+    ),
+    _row(
+        "offsets.topic.num.partitions",
+        INT,
+        8,
+        "The number of partitions of __consumer_offsets when it is first made.",
+        at_least(1),
+    ),
+    _row(
+        "offsets.topic.segment.bytes",
+        INT,
+        100 * 1024 * 1024,
+        "The segment size of __consumer_offsets when it is first made.",
+        at_least(1024),
+    ),
+    _kept(
+        "offsets.topic.replication.factor",
+        SHORT,
+        1,
+        "The replication factor of __consumer_offsets.",
+        at_least(1),
+    ),
+)
+
+BROKER_SETTINGS = table(*_NODE, *_TOPICS, *_UPKEEP, *_NETWORK, *_GROUPS, *_topic_defaults())

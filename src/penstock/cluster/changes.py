@@ -1,0 +1,39 @@
+"""What listeners hear after a change of the cluster's metadata is committed."""
+
+from typing import NamedTuple, TypeAlias
+
+from penstock.cluster.topic import Topic
+from penstock.model.topic_config import TopicConfig
+
+
+class TopicCreated(NamedTuple):
+    topic: Topic
+
+
+class TopicDeleted(NamedTuple):
+    topic: Topic
+
+
+class PartitionsAdded(NamedTuple):
+    """The topic now also has the partitions from `first` on."""
+
+    topic: Topic
+    first: int
+
+
+class ConfigChanged(NamedTuple):
+    """The topic's effective settings changed, by its own or by the broker's."""
+
+    topic: Topic
+    config: TopicConfig
+
+
+class BrokerConfigChanged(NamedTuple):
+    """These broker settings have a new effective value."""
+
+    names: frozenset[str]
+
+
+Change: TypeAlias = (
+    TopicCreated | TopicDeleted | PartitionsAdded | ConfigChanged | BrokerConfigChanged
+)

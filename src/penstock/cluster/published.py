@@ -1,0 +1,119 @@
+"""What readers see of the cluster's metadata: the committed part, and of topics the usable part."""
+
+from collections.abc import Iterator, Mapping
+
+from penstock.cluster.changes import (
+    BrokerConfigChanged,
+    Change,
+    ConfigChanged,
+    PartitionsAdded,
+    TopicCreated,
+    TopicDeleted,
+)
+from penstock.cluster.config_decisions import ALL_BROKERS
+from penstock.cluster.config_definitions import (
+    BROKER_SETTINGS,
+    effective_broker_setting,
+    topic_config,
+)
+from penstock.cluster.records import (
+    BrokerConfigStored,
+    ClusterRecord,
+    FilesDoomed,
+    FilesRemoved,
+    ProducerIdsTaken,
+    TopicRemoved,
+    TopicStored,
+)
+from penstock.cluster.state import ClusterState
+from penstock.cluster.topic import Topic
+from penstock.model.ids import TopicId, TopicName
+from penstock.model.topic_config import TopicConfig
+
+
+class Published:
+    """Follows the committed records one by one and says what each of them changed."""
+
+    def __init__(self, static: Mapping[str, str], broker: str) -> None:
+        self.topics: dict[TopicName, Topic] = {}
+        self.topics_by_id: dict[TopicId, Topic] = {}
+        self.dynamic: dict[str, Mapping[str, str]] = {}
+        self.broker_settings: Mapping[str, str] = static
+        self._static = static
+        self._broker = broker
+        # Most topics share few combinations of settings; typed settings are made once for each.
+        self._typed: dict[frozenset[tuple[str, str]], TopicConfig] = {}
+
+    def load(self, state: ClusterState) -> None:
+        self.dynamic = dict(state.broker_configs)
+        self._merge_settings()
+        for topic in state.topics.values():
+            served = topic.as_served()
+            if served is not None:
+                self._put(served)
+
+    def config_of(self, configs: Mapping[str, str]) -> TopicConfig:
+        key = frozenset(configs.items())
+        found = self._typed.get(key)
+        if found is None:
+            found = self._typed[key] = topic_config(configs, self.broker_settings)
+        return found
+
+    def apply(self, record: ClusterRecord) -> Iterator[Change]:
+        match record:
+            case TopicStored(topic=topic):
+                yield from self._stored(topic)
+            case TopicRemoved(topic_id=topic_id):
+                gone = self.topics_by_id.pop(topic_id, None)
+                if gone is not None:
+                    del self.topics[gone.name]
+                    yield TopicDeleted(gone)
+            case BrokerConfigStored(broker=broker, configs=configs):
+                self.dynamic[broker] = configs
+                yield from self._settings_changed()
+            case FilesDoomed() | FilesRemoved() | ProducerIdsTaken():
+                pass
+
+    def _stored(self, topic: Topic) -> Iterator[Change]:
+        served = topic.as_served()
+        if served is None:
+            return
+        before = self.topics_by_id.get(served.topic_id)
+        self._put(served)
+        if before is None:
+            yield TopicCreated(served)
+            return
+        if served.partitions > before.partitions:
+            yield PartitionsAdded(served, before.partitions)
+        if served.configs != before.configs:
+            yield ConfigChanged(served, self.config_of(served.configs))
+
+    def _put(self, topic: Topic) -> None:
+        self.topics[topic.name] = topic
+        self.topics_by_id[topic.topic_id] = topic
+
+    def _settings_changed(self) -> Iterator[Change]:
+        before = self.broker_settings
+        typed_before = {name: self.config_of(topic.configs) for name, topic in self.topics.items()}
+        self._merge_settings()
+        changed = frozenset(
+            name
+            for name in BROKER_SETTINGS
+            if effective_broker_setting(name, before)
+            != effective_broker_setting(name, self.broker_settings)
+        )
+        if not changed:
+            return
+        yield BrokerConfigChanged(changed)
+        for name, topic in list(self.topics.items()):
+            config = self.config_of(topic.configs)
+            if config != typed_before[name]:
+                yield ConfigChanged(topic, config)
+
+    def _merge_settings(self) -> None:
+        self._typed.clear()
+        self.broker_settings = {
+            **self._static,
+            **self.dynamic.get(ALL_BROKERS, {}),
+            **self.dynamic.get(self._broker, {}),
+        }

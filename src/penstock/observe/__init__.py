@@ -1,0 +1,1 @@
+"""What a running node tells its operator."""
