@@ -1,27 +1,47 @@
-"""Valid requests of every API and version, and a mutator that makes millions of bad ones of them."""
+"""Valid requests of every API and version, and a mutator that makes bad ones by the million."""
 
 import random
+import struct
 from collections.abc import Callable
-from struct import Struct
 
 from penstock.protocol.kafka.api_keys import ApiKey
 from penstock.protocol.kafka.catalogue import EXCHANGES
 from penstock.protocol.kafka.codec import encode
 from penstock.protocol.kafka.headers import encode_request_header
+from penstock.protocol.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from penstock.protocol.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from penstock.protocol.kafka.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+)
+from penstock.protocol.kafka.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from penstock.protocol.kafka.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from penstock.protocol.kafka.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
-from penstock.protocol.kafka.schema import schema_of
+from penstock.protocol.kafka.schema import Struct, schema_of
 from penstock.records.batch import build_batch
 from penstock.records.record import Record
 from tests.wire.samples import sample
 
+# The topic that exists; most requests are about it.
+TOPIC = "fuzz"
 SAMPLES_PER_VERSION = 4
 LONGEST = 4_000
-_LENGTH = Struct(">i")
+CLIENT = "fuzz"
+_LENGTH = struct.Struct(">i")
+# Where the client id ends.
+_BODY = 10 + len(CLIENT)
 # Lengths at the edges of what a length field or a varint can say.
 _EDGES = (
     b"\xff\xff\xff\xff",
@@ -45,20 +65,36 @@ def base_frames(rng: random.Random) -> list[bytes]:
             for _ in range(SAMPLES_PER_VERSION):
                 message = _harmless(key, sample(exchange.request, version, rng))
                 frames.append(_frame(key, version, message))
-    frames += [_produce(version) for version in range(3, 13)]
-    frames += [_fetch(version) for version in range(4, 13)]
+    for key, versions, message in _meaningful():
+        frames += [_frame(key, version, message) for version in versions] * 3
     return [frame for frame in frames if len(frame) < LONGEST]
 
 
 def _frame(key: ApiKey, version: int, message: object) -> bytes:
-    return encode_request_header(key, version, 0, "fuzz") + encode(message, version)
+    return encode_request_header(key, version, 0, CLIENT) + encode(message, version)
 
 
 def _harmless(key: ApiKey, message: object) -> object:
     """What would rightly make the node hold more and more must not be asked for all the time."""
     for field, value in _HARMLESS.get(key, {}).items():
         setattr(message, field, value)
+    if key is not ApiKey.DELETE_TOPICS:
+        _rename_topic(message)
     return message
+
+
+def _rename_topic(part: object) -> None:
+    if isinstance(part, list):
+        part[:] = [TOPIC if item == "topic" else item for item in part]
+        for item in part:
+            _rename_topic(item)
+    elif isinstance(part, Struct):
+        for field in schema_of(type(part)).fields:
+            value = getattr(part, field.name)
+            if value == "topic":
+                setattr(part, field.name, TOPIC)
+            else:
+                _rename_topic(value)
 
 
 _HARMLESS: dict[ApiKey, dict[str, object]] = {
@@ -69,22 +105,61 @@ _HARMLESS: dict[ApiKey, dict[str, object]] = {
 }
 
 
-def _produce(version: int) -> bytes:
+def create_topic_frame() -> bytes:
+    """A whole and valid request that makes the topic."""
+    topic = CreatableTopic(name=TOPIC, num_partitions=2, replication_factor=1)
+    frame = _frame(ApiKey.CREATE_TOPICS, 5, CreateTopicsRequest(topics=[topic], timeout_ms=9000))
+    return _LENGTH.pack(len(frame)) + frame
+
+
+def _meaningful() -> list[tuple[ApiKey, range, object]]:
+    """Requests that succeed until they are mutated, and so reach further than random ones."""
+    return [
+        (ApiKey.PRODUCE, range(3, 13), _produce()),
+        (ApiKey.FETCH, range(4, 13), _fetch()),
+        (ApiKey.LIST_OFFSETS, range(1, 10), _list_offsets()),
+        (ApiKey.JOIN_GROUP, range(10), _join_group()),
+        (ApiKey.OFFSET_COMMIT, range(2, 10), _commit()),
+    ]
+
+
+def _produce() -> ProduceRequest:
     records = [
         Record(offset=index, timestamp_ms=1, key=b"k", value=b"v" * 20, headers=())
         for index in range(3)
     ]
     data = PartitionProduceData(index=0, records=build_batch(records))
-    topic = TopicProduceData(name="topic", partition_data=[data])
-    request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic])
-    return _frame(ApiKey.PRODUCE, version, request)
+    topic = TopicProduceData(name=TOPIC, partition_data=[data])
+    return ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic])
 
 
-def _fetch(version: int) -> bytes:
+def _fetch() -> FetchRequest:
     partition = FetchPartition(partition=0, partition_max_bytes=10_000)
-    topic = FetchTopic(topic="topic", partitions=[partition])
-    request = FetchRequest(max_wait_ms=1, min_bytes=1, max_bytes=100_000, topics=[topic])
-    return _frame(ApiKey.FETCH, version, request)
+    topic = FetchTopic(topic=TOPIC, partitions=[partition])
+    return FetchRequest(max_wait_ms=1, min_bytes=1, max_bytes=100_000, topics=[topic])
+
+
+def _list_offsets() -> ListOffsetsRequest:
+    partition = ListOffsetsPartition(partition_index=0, timestamp=-1)
+    topic = ListOffsetsTopic(name=TOPIC, partitions=[partition])
+    return ListOffsetsRequest(replica_id=-1, topics=[topic])
+
+
+def _join_group() -> JoinGroupRequest:
+    protocol = JoinGroupRequestProtocol(name="range", metadata=b"anything")
+    return JoinGroupRequest(
+        group_id="fuzz",
+        session_timeout_ms=6_000,
+        rebalance_timeout_ms=6_000,
+        protocol_type="consumer",
+        protocols=[protocol],
+    )
+
+
+def _commit() -> OffsetCommitRequest:
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=7)
+    topic = OffsetCommitRequestTopic(name=TOPIC, partitions=[partition])
+    return OffsetCommitRequest(group_id="fuzz", topics=[topic])
 
 
 class Mutator:
@@ -95,12 +170,13 @@ class Mutator:
         self._bytes = rng.randbytes
         self._frames = frames
         self._number = 0
-        # Single bits most of all: such a frame often gets past the decoder.
+        # Mostly small changes: such a frame gets past the decoder and into a handler.
         self._ways: tuple[Callable[[bytearray, int], None], ...] = (
-            *[self._flip] * 10,
-            *[self._replace] * 4,
+            *[self._nudge] * 40,
+            *[self._flip] * 12,
+            *[self._replace] * 3,
+            *[self._edge] * 2,
             self._cut,
-            self._edge,
             self._insert,
             self._remove,
         )
@@ -114,8 +190,9 @@ class Mutator:
         self._number = self._number % 1_000_000 + 1
         frame[4:8] = _LENGTH.pack(self._number)
         # Mostly behind the header, whose mutations end a connection before anything is tried.
-        start = 0 if chance() < 0.05 else 8
-        rounds = 1 if chance() < 0.8 else 1 + int(chance() * 4)
+        start = 0 if chance() < 0.05 else _BODY
+        start = min(start, len(frame) - 1)
+        rounds = 1 if chance() < 0.9 else 1 + int(chance() * 4)
         for _ in range(rounds):
             way = self._ways[int(chance() * len(self._ways))]
             way(frame, start + int(chance() * (len(frame) - start)))
@@ -123,6 +200,10 @@ class Mutator:
         if chance() < 0.002:
             length = int((chance() - 0.5) * 2**32)
         return _LENGTH.pack(length) + frame
+
+    def _nudge(self, frame: bytearray, at: int) -> None:
+        if at < len(frame):
+            frame[at] ^= 1 << int(self._random() * 4)
 
     def _flip(self, frame: bytearray, at: int) -> None:
         if at < len(frame):

@@ -22,7 +22,6 @@ from pathlib import Path
 from struct import Struct
 from typing import Any
 
-from penstock import server
 from penstock.config import Settings
 from penstock.frontdoor.kafka.connection import KafkaConnection
 from penstock.frontdoor.kafka.door import KafkaDoor
@@ -32,15 +31,16 @@ from penstock.protocol.kafka.catalogue import EXCHANGES
 from penstock.protocol.kafka.codec import decode
 from penstock.protocol.kafka.headers import decode_response_header
 from penstock.protocol.kafka.schema import schema_of
-from tests.wire.fuzz_frames import Mutator, base_frames
+from penstock.server import Node
+from tests.wire.fuzz_frames import Mutator, base_frames, create_topic_frame
 
-FRAMES_PER_BURST = 6
+FRAMES_PER_BURST_MAX = 10
 # Bursts under way at a time, each on a connection of its own.
 CONNECTIONS = 16
 # A burst that waits for something (a long poll, say) is left alone after this many looks.
 PATIENCE = 400
 WARM_UP_PART = 0.3
-DECODE_EVERY = 8
+DECODE_EVERY = 16
 
 _START = Struct(">hhi")
 _LENGTH = Struct(">i")
@@ -57,6 +57,8 @@ class Watch(logging.Handler):
         self.closed = 0
         self.connections = 0
         self.complaints: list[str] = []
+        # Replies by API.
+        self.answered: dict[int, int] = {}
         self.loop_cpu_seconds_max = 0.0
         self.seen: dict[int, list[tuple[int, int, int]]] = {}
 
@@ -75,16 +77,6 @@ class Watch(logging.Handler):
         loop.call_later(0.02, self.tick, loop, now)
 
 
-class WatchedDoor(KafkaDoor):
-    """The real door; the node builds it, and the fuzzer needs to reach it."""
-
-    opened: list[KafkaDoor] = []
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.opened.append(self)
-
-
 def watch_frames(watch: Watch) -> None:
     """Writes down the start of every frame that a connection handler is given."""
     serve: Callable[[KafkaConnection, memoryview, float], None] = KafkaConnection.on_frame
@@ -99,17 +91,34 @@ def watch_frames(watch: Watch) -> None:
     KafkaConnection.on_frame = on_frame  # type: ignore[method-assign]
 
 
+async def open_door(node: Node) -> KafkaDoor:
+    """Starts the node, and catches the door that it opens on the way."""
+    opened: list[KafkaDoor] = []
+    start = KafkaDoor.start
+
+    async def start_and_tell(self: KafkaDoor, host: str, port: int) -> Endpoint:
+        opened.append(self)
+        return await start(self, host, port)
+
+    KafkaDoor.start = start_and_tell  # type: ignore[method-assign]
+    await node.start()
+    return opened[0]
+
+
 class Burst:
     """One connection: what was sent, and what came back so far."""
 
-    def __init__(self, door: KafkaDoor, watch: Watch, data: bytes) -> None:
+    def __init__(self, door: KafkaDoor, watch: Watch, data: bytes, count: int) -> None:
         self._watch = watch
+        self._count = count
+        self._quiet = 0
         self.sock, theirs = socket.socketpair()
         self.sock.setblocking(False)
         door.serve(theirs, _PEER)
-        self._id = next(reversed(door._connections))
+        self.id = next(reversed(door._connections))
+        self._door = door
         self.seen: list[tuple[int, int, int]] = []
-        watch.seen[self._id] = self.seen
+        watch.seen[self.id] = self.seen
         watch.connections += 1
         self._received = bytearray()
         self.is_closed = False
@@ -125,10 +134,20 @@ class Burst:
             pass
         self.is_closed = True
 
+    def is_over(self) -> bool:
+        """Closed, or all of it was served and answered."""
+        if self.is_closed:
+            return True
+        connection = self._door._connections.get(self.id)
+        is_busy = connection is not None and connection.is_busy
+        # The last reply leaves one round after its call has ended.
+        self._quiet = self._quiet + 1 if len(self.seen) >= self._count and not is_busy else 0
+        return self._quiet > 2
+
     def finish(self) -> None:
         self.read()
         self.sock.close()
-        del self._watch.seen[self._id]
+        del self._watch.seen[self.id]
         self._watch.closed += self.is_closed
         self._check_replies()
 
@@ -147,14 +166,13 @@ class Burst:
 
     def _check_reply(self, reply: memoryview, requests: Any) -> None:
         (correlation_id,) = _LENGTH.unpack_from(reply)
-        for api_key, version, number in requests:
-            if number == correlation_id:
-                break
-        else:
+        answered = next((request for request in requests if request[2] == correlation_id), None)
+        if answered is None:
             self._watch.complain(f"a reply to nothing: {bytes(reply[:40])!r} {self.seen}")
             return
+        self._watch.answered[answered[0]] = self._watch.answered.get(answered[0], 0) + 1
         if self._watch.replies % DECODE_EVERY == 0:
-            _decode_reply(api_key, version, reply, self._watch)
+            _decode_reply(answered[0], answered[1], reply, self._watch)
 
 
 def _decode_reply(api_key: int, version: int, reply: memoryview, watch: Watch) -> None:
@@ -175,16 +193,26 @@ async def fuzz(door: KafkaDoor, watch: Watch, mutator: Mutator, frames: int) -> 
     bursts: list[tuple[Burst, int]] = []
     while watch.frames < goal or bursts:
         while len(bursts) < CONNECTIONS and watch.frames < goal:
-            bursts.append((Burst(door, watch, mutator.burst(FRAMES_PER_BURST)), 0))
+            # A bad frame ends the calls before it, so some bursts are of one frame only.
+            count = 1 + watch.connections % FRAMES_PER_BURST_MAX
+            bursts.append((Burst(door, watch, mutator.burst(count), count), 0))
         await asyncio.sleep(0)
         left = []
         for burst, looks in bursts:
             burst.read()
-            if burst.is_closed or len(burst.seen) >= FRAMES_PER_BURST or looks > PATIENCE:
+            if burst.is_over() or looks > PATIENCE:
                 burst.finish()
             else:
                 left.append((burst, looks + 1))
         bursts = left
+
+
+async def create_topic(door: KafkaDoor, watch: Watch) -> None:
+    burst = Burst(door, watch, create_topic_frame(), 1)
+    while not watch.replies:
+        await asyncio.sleep(0.001)
+        if burst.seen and not door._connections[burst.id].is_busy:
+            burst.finish()
 
 
 def resident_bytes() -> int:
@@ -197,16 +225,18 @@ async def run(seed: int, frames: int, data_dir: Path) -> dict[str, Any]:
     logging.getLogger().addHandler(watch)
     logging.getLogger("asyncio").setLevel(logging.ERROR)
     watch_frames(watch)
-    server.KafkaDoor = WatchedDoor  # type: ignore[misc]
     settings = Settings(
         data_dir=data_dir,
         kafka=Endpoint("127.0.0.1", 0),
         broker={"auto.create.topics.enable": "false"},
     )
-    node = server.Node(settings)
-    await node.start()
-    door = WatchedDoor.opened[0]
+    node = Node(settings)
+    door = await open_door(node)
     mutator = Mutator(random.Random(seed), base_frames(random.Random(seed)))
+    await create_topic(door, watch)
+    # What was imported and built so far stays; the collector need not look at it again.
+    gc.freeze()
+    gc.set_threshold(20_000)
     watch.tick(asyncio.get_running_loop())
     started = time.perf_counter()
     await fuzz(door, watch, mutator, int(frames * WARM_UP_PART))
@@ -218,6 +248,7 @@ async def run(seed: int, frames: int, data_dir: Path) -> dict[str, Any]:
     return {
         "frames": watch.frames,
         "replies": watch.replies,
+        "answered": {ApiKey(key).name: count for key, count in sorted(watch.answered.items())},
         "connections": watch.connections,
         "closed_by_broker": watch.closed,
         "complaints": watch.complaints,

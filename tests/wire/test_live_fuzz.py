@@ -1,0 +1,52 @@
+"""A million mutated frames through live connections: error replies or closed connections, no more.
+
+Every API in every version is mutated. Each frame passes a real connection of a real node. Nothing
+may be logged as a bug, no reply may be out of order or unreadable, the loop may never be held up,
+and memory stays flat.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FRAMES = 1_000_000
+PROCESSES = 2
+MIB = 1024 * 1024
+RESIDENT_GROWTH_MAX = 16 * MIB
+LOOP_CPU_SECONDS_MAX = 0.5
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def start(seed: int, data_dir: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.wire.live_fuzz", "--seed", str(seed)]
+    command += ["--frames", str(FRAMES // PROCESSES), "--data-dir", str(data_dir)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+def finish(process: subprocess.Popen[str]) -> dict[str, Any]:
+    try:
+        output, _ = process.communicate(timeout=600)
+    finally:
+        process.kill()
+    assert process.returncode == 0
+    report: dict[str, Any] = json.loads(output)
+    return report
+
+
+@pytest.mark.timeout(900)
+def test_a_million_mutated_frames_do_no_harm(tmp_path: Path) -> None:
+    processes = [start(seed, tmp_path / str(seed)) for seed in range(1, PROCESSES + 1)]
+    reports = [finish(process) for process in processes]
+    print(json.dumps(reports, indent=2))
+    assert sum(report["frames"] for report in reports) >= FRAMES
+    for report in reports:
+        assert report["complaints"] == []
+        assert report["replies"] > report["frames"] / 10, "many got past the decoder"
+        assert report["closed_by_broker"] > report["frames"] / 20, "and many did not"
+        assert report["resident_after"] - report["resident_before"] < RESIDENT_GROWTH_MAX
+        assert report["loop_cpu_seconds_max"] < LOOP_CPU_SECONDS_MAX
+        assert report["budget_used"] == 0
