@@ -1,0 +1,126 @@
+"""What members ask of their group and what they are told, in the model's words."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from penstock.model.errors import Reason
+from penstock.model.ids import GroupId, MemberId, TopicName
+
+NO_MEMBER = MemberId("")
+NO_GENERATION = -1
+
+
+class MemberProtocol(NamedTuple):
+    """One way of assigning partitions that a member can take part in, and its data for it."""
+
+    name: str
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Join:
+    group_id: GroupId
+    # Empty in the first join of a member that does not know its id yet.
+    member_id: MemberId = NO_MEMBER
+    instance_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[MemberProtocol, ...]
+    reason: str = ""
+    # KIP-394: the client can be sent away with its new id, and joins again with it.
+    takes_member_id: bool = True
+    # KIP-814: the client knows that a leader may be told not to assign.
+    can_skip_assignment: bool = True
+
+
+class JoinedMember(NamedTuple):
+    member_id: MemberId
+    instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinAnswer:
+    refused: Reason | None = None
+    member_id: MemberId = NO_MEMBER
+    generation: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: MemberId = NO_MEMBER
+    skip_assignment: bool = False
+    # All members for the leader, none for the others.
+    members: tuple[JoinedMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sync:
+    group_id: GroupId
+    member_id: MemberId
+    instance_id: str | None = None
+    generation: int
+    # None from clients that do not say.
+    protocol_type: str | None = None
+    protocol: str | None = None
+    # From the leader only.
+    assignments: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncAnswer:
+    refused: Reason | None = None
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignment: bytes = b""
+
+
+class Departure(NamedTuple):
+    """A member that leaves, or that an operator removes by its instance id."""
+
+    member_id: MemberId
+    instance_id: str | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberDescription:
+    member_id: MemberId
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDescription:
+    group_id: GroupId
+    state: str
+    protocol_type: str
+    protocol: str
+    members: tuple[MemberDescription, ...] = ()
+
+
+class OffsetToCommit(NamedTuple):
+    topic: TopicName
+    partition: int
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitOffsets:
+    group_id: GroupId
+    # Empty and -1 from those who use no membership: an administrator, an own assignment.
+    member_id: MemberId = NO_MEMBER
+    instance_id: str | None = None
+    generation: int = NO_GENERATION
+    # Set by old clients only; None leaves it to the node's setting.
+    retention_ms: int | None = None
+    offsets: tuple[OffsetToCommit, ...]
+    # What a member of a group that does not exist is told; older clients know only the generation.
+    unknown_group: Reason = Reason.GROUP_ID_NOT_FOUND

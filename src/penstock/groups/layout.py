@@ -1,0 +1,107 @@
+"""Reads and writes the primitive types of Kafka's coordinator records."""
+
+import struct
+
+from penstock.records.batch import CorruptBatch
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+
+LENGTH_OF_NULL = -1
+
+
+def write_string(text: str | None) -> bytes:
+    if text is None:
+        return _INT16.pack(LENGTH_OF_NULL)
+    data = text.encode()
+    return _INT16.pack(len(data)) + data
+
+
+def write_bytes(data: bytes) -> bytes:
+    return _INT32.pack(len(data)) + data
+
+
+class Reader:
+    """Walks through one key or value; whatever does not fit raises CorruptBatch.
+
+    From its first flexible version on, a value has compact lengths and tagged fields, which are
+    skipped.
+    """
+
+    __slots__ = ("_data", "_flexible", "_position")
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._position = 0
+        self._flexible = False
+
+    def expect_flexible(self) -> None:
+        self._flexible = True
+
+    def int16(self) -> int:
+        return self._number(_INT16)
+
+    def int32(self) -> int:
+        return self._number(_INT32)
+
+    def int64(self) -> int:
+        return self._number(_INT64)
+
+    def string(self) -> str:
+        text = self.nullable_string()
+        if text is None:
+            raise CorruptBatch("a group record has no text where it must have one")
+        return text
+
+    def nullable_string(self) -> str | None:
+        length = self._unsigned_varint() - 1 if self._flexible else self.int16()
+        if length == LENGTH_OF_NULL:
+            return None
+        try:
+            return self._take(length).decode()
+        except UnicodeDecodeError as error:
+            raise CorruptBatch(f"a group record holds text that is not UTF-8: {error}") from error
+
+    def bytes_(self) -> bytes:
+        return self._take(self._length())
+
+    def array_length(self) -> int:
+        length = self._length()
+        # Each element takes at least a byte, so a length beyond the rest is a lie.
+        if not 0 <= length <= len(self._data) - self._position:
+            raise CorruptBatch(f"a group record announces {length} elements")
+        return length
+
+    def end_of_struct(self) -> None:
+        """Skips the tagged fields of a flexible version; none of them is known to us."""
+        if not self._flexible:
+            return
+        for _ in range(self._unsigned_varint()):
+            self._unsigned_varint()
+            self._take(self._unsigned_varint())
+
+    def _length(self) -> int:
+        return self._unsigned_varint() - 1 if self._flexible else self.int32()
+
+    def _number(self, kind: struct.Struct) -> int:
+        data = self._take(kind.size)
+        number: int = kind.unpack(data)[0]
+        return number
+
+    def _unsigned_varint(self) -> int:
+        value = 0
+        for shift in range(0, 35, 7):
+            byte = self._take(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+        raise CorruptBatch("a group record holds a varint that does not end")
+
+    def _take(self, length: int) -> bytes:
+        end = self._position + length
+        if length < 0 or end > len(self._data):
+            raise CorruptBatch(f"a group record ends at {len(self._data)} bytes, not at {end}")
+        data = self._data[self._position : end]
+        self._position = end
+        return data

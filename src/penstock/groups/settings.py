@@ -1,0 +1,26 @@
+"""The settings of a node that its group coordinators act on."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """Names follow ours (units and qualifiers last); Kafka's name stands beside each."""
+
+    session_timeout_ms_min: int = 6_000  # group.min.session.timeout.ms
+    session_timeout_ms_max: int = 1_800_000  # group.max.session.timeout.ms
+    # group.initial.rebalance.delay.ms. Kafka waits 3,000 ms before the first generation, so that
+    # consumers started together land in one. 100 ms is enough for those of one process or test,
+    # and it is what the first consumer on a laptop waits at most when it is alone.
+    initial_rebalance_delay_ms: int = 100
+    members_max: int = 1_000  # group.max.size, and never above the limit of the process
+    # A new member can't heartbeat before it knows its id, so its join is bounded by this instead.
+    new_member_join_timeout_ms: int = 300_000
+    # All that one member may send as its protocols; it is kept in memory and in each generation.
+    member_metadata_bytes_max: int = 4 * 1024 * 1024
+    # One generation is one record, with all that its members say and all that they are assigned.
+    generation_bytes_max: int = 16 * 1024 * 1024
+    # All offsets of one commit, as records.
+    commit_bytes_max: int = 16 * 1024 * 1024
+    offset_metadata_length_max: int = 4_096  # offset.metadata.max.bytes
+    offsets_retention_ms: int = 7 * 24 * 3600 * 1000  # offsets.retention.minutes
