@@ -1,0 +1,254 @@
+"""Kafka's record batch, version 2: its header, its checksum, and its records.
+
+The broker moves batches, never records: it parses the header, checks the CRC and patches the two
+fields that the CRC leaves out. Records are decoded only where somebody must look at keys.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from penstock.model.topic_config import TimestampType
+from penstock.records.compression import DECOMPRESSED_BYTES_MAX, Codec, compress, decompress
+from penstock.records.errors import CorruptBatch as CorruptBatch
+from penstock.records.raw_records import append_record, decode_record, scan_records
+from penstock.records.record import Record
+
+HEADER_SIZE = 61
+LENGTH_OFFSET_OVERHEAD = 12
+MAGIC = 2
+
+# Where the fields lie that are patched or looked at alone.
+TERM_POSITION = 12
+MAGIC_POSITION = 16
+CRC_POSITION = 17
+ATTRIBUTES_POSITION = 21
+MAX_TIMESTAMP_POSITION = 35
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+# The base timestamp holds the time from which tombstones of this batch may go (KIP-534).
+DELETE_HORIZON_BIT = 0x40
+
+SEQUENCE_MODULUS = 2**31
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_AFTER_CRC = struct.Struct(">hiqqqhii")
+_CRC = struct.Struct(">I")
+_ATTRIBUTES = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+_BODY_LENGTH_MIN = HEADER_SIZE - LENGTH_OFFSET_OVERHEAD
+_CODECS = tuple(Codec)
+
+assert _HEADER.size == HEADER_SIZE
+
+
+class BatchHeader(NamedTuple):
+    base_offset: int
+    batch_length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        return LENGTH_OFFSET_OVERHEAD + self.batch_length
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def codec(self) -> Codec:
+        number = self.attributes & CODEC_MASK
+        if number >= len(_CODECS):
+            raise CorruptBatch(f"there is no codec {number}")
+        return _CODECS[number]
+
+    @property
+    def is_control(self) -> bool:
+        return self.attributes & CONTROL_BIT != 0
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.attributes & TRANSACTIONAL_BIT != 0
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        if self.attributes & LOG_APPEND_TIME_BIT:
+            return TimestampType.LOG_APPEND_TIME
+        return TimestampType.CREATE_TIME
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When the tombstones of this batch may go; None until compaction has first seen them."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence number of the last record; numbers wrap to 0 after 2^31 - 1."""
+        if self.base_sequence < 0:
+            return self.base_sequence
+        return (self.base_sequence + self.last_offset_delta) % SEQUENCE_MODULUS
+
+
+def parse_header(buffer: bytes | bytearray | memoryview, position: int = 0) -> BatchHeader:
+    """The header at `position`; raises CorruptBatch if no batch can begin there."""
+    try:
+        header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
+    except struct.error:
+        raise CorruptBatch(
+            f"a batch header takes {HEADER_SIZE} bytes, {max(0, len(buffer) - position)} are left"
+        ) from None
+    if header[3] != MAGIC:
+        raise CorruptBatch(f"the magic byte is {header[3]}, not {MAGIC}")
+    if header[1] < _BODY_LENGTH_MIN or header[6] < 0 or header[12] < 0 or header[0] < 0:
+        raise CorruptBatch(
+            f"impossible header: offset {header[0]}, length {header[1]}, last offset delta "
+            f"{header[6]}, {header[12]} records"
+        )
+    return header
+
+
+def crc_matches(buffer: bytes | bytearray | memoryview, position: int, header: BatchHeader) -> bool:
+    """Whether the checksum of the whole batch is right; false if the buffer ends before it."""
+    end = position + LENGTH_OFFSET_OVERHEAD + header[1]
+    if end > len(buffer):
+        return False
+    view = memoryview(buffer)[position + ATTRIBUTES_POSITION : end]
+    return bool(crc32c(view) == header[4])
+
+
+def stamp(
+    buffer: bytearray | memoryview,
+    position: int,
+    *,
+    base_offset: int,
+    term: int,
+    append_time_ms: int | None = None,
+) -> None:
+    """Writes offset and term in place; with a time, the batch then carries it for all its records.
+
+    Offset and term lie outside the CRC, so they cost no checksum; the append time does.
+    """
+    _INT64.pack_into(buffer, position, base_offset)
+    _INT32.pack_into(buffer, position + TERM_POSITION, term)
+    if append_time_ms is None:
+        return
+    (attributes,) = _ATTRIBUTES.unpack_from(buffer, position + ATTRIBUTES_POSITION)
+    _ATTRIBUTES.pack_into(buffer, position + ATTRIBUTES_POSITION, attributes | LOG_APPEND_TIME_BIT)
+    _INT64.pack_into(buffer, position + MAX_TIMESTAMP_POSITION, append_time_ms)
+    (length,) = _INT32.unpack_from(buffer, position + 8)
+    end = position + LENGTH_OFFSET_OVERHEAD + length
+    crc = crc32c(memoryview(buffer)[position + ATTRIBUTES_POSITION : end])
+    _CRC.pack_into(buffer, position + CRC_POSITION, crc)
+
+
+def check_batch(buffer: bytes | bytearray | memoryview, position: int = 0) -> BatchHeader:
+    """The header of a batch that a producer sent, after everything about it has been checked."""
+    header = parse_header(buffer, position)
+    if position + LENGTH_OFFSET_OVERHEAD + header[1] > len(buffer):
+        raise CorruptBatch(
+            f"the batch takes {header.size} bytes, {len(buffer) - position} are left"
+        )
+    if header[12] != header[6] + 1:
+        raise CorruptBatch(
+            f"{header.record_count} records don't fit a last offset delta of "
+            f"{header.last_offset_delta}"
+        )
+    if header[5] & CODEC_MASK >= len(_CODECS):
+        raise CorruptBatch(f"there is no codec {header.attributes & CODEC_MASK}")
+    if not crc_matches(buffer, position, header):
+        raise CorruptBatch("the checksum does not match")
+    return header
+
+
+def build_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int = 0,
+    codec: Codec = Codec.NONE,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    term: int = -1,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    is_control: bool = False,
+) -> bytes:
+    """A batch of the records, numbered from `base_offset` on in their order."""
+    assert records
+    base_timestamp = records[0].timestamp_ms
+    payload = bytearray()
+    for offset_delta, record in enumerate(records):
+        append_record(payload, record, record.timestamp_ms - base_timestamp, offset_delta)
+    is_append_time = timestamp_type is TimestampType.LOG_APPEND_TIME
+    header = BatchHeader(
+        base_offset=base_offset,
+        batch_length=0,
+        leader_epoch=term,
+        magic=MAGIC,
+        crc=0,
+        attributes=codec
+        | (LOG_APPEND_TIME_BIT if is_append_time else 0)
+        | (CONTROL_BIT if is_control else 0),
+        last_offset_delta=len(records) - 1,
+        base_timestamp=base_timestamp,
+        max_timestamp=max(record.timestamp_ms for record in records),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=len(records),
+    )
+    return seal(header, compress(codec, payload))
+
+
+def seal(header: BatchHeader, payload: bytes) -> bytes:
+    """The batch of this header and (compressed) payload, with the length and CRC made to fit."""
+    length = _BODY_LENGTH_MIN + len(payload)
+    crc = crc32c(payload, crc32c(_AFTER_CRC.pack(*header[5:])))
+    return _HEADER.pack(*header._replace(batch_length=length, crc=crc)) + payload
+
+
+def batch_payload(
+    batch: bytes | bytearray | memoryview,
+    header: BatchHeader,
+    size_max: int = DECOMPRESSED_BYTES_MAX,
+) -> bytes:
+    """The records of a batch as bytes, decompressed."""
+    return decompress(header.codec, memoryview(batch)[HEADER_SIZE : header.size], size_max)
+
+
+def decode_records(
+    batch: bytes | bytearray | memoryview, size_max: int = DECOMPRESSED_BYTES_MAX
+) -> Iterator[Record]:
+    """The records of the batch that begins the buffer; raises CorruptBatch where they are bad."""
+    header = parse_header(batch)
+    if header.size > len(batch):
+        raise CorruptBatch(f"the batch takes {header.size} bytes, {len(batch)} are left")
+    payload = batch_payload(batch, header, size_max)
+    is_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    for raw in scan_records(payload, header.record_count):
+        timestamp_ms = header.base_timestamp + raw.timestamp_delta
+        yield decode_record(
+            payload,
+            raw,
+            offset=header.base_offset + raw.offset_delta,
+            timestamp_ms=header.max_timestamp if is_append_time else timestamp_ms,
+        )

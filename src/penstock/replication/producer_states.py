@@ -1,0 +1,212 @@
+"""What a partition knows of its idempotent producers: epochs, sequences and their last batches.
+
+The state is a function of the log's prefix: it changes only through `record` (one batch was
+appended), it can be taken back batch by batch when a write fails, and a snapshot of it lies in the
+log's checkpoint. The rules are Kafka's (KIP-98, KIP-360):
+
+- a batch with the sequence range of one of the last five batches of the same epoch is a duplicate;
+- a lower epoch than the last one seen is fenced;
+- a higher epoch starts at sequence 0;
+- the same epoch goes on where it left off, and wraps from 2^31 - 1 to 0;
+- a producer that the partition does not know may start anywhere: its past may have expired.
+
+One thing is kept beside the log's prefix: when the first batch of an unknown producer could not be
+taken, the batches that it sent right behind must not be taken either, or they would overtake it.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from penstock.model.errors import Reason, Refused
+from penstock.records.batch import BatchHeader
+
+BATCHES_KEPT = 5
+# The least recently seen producer is forgotten beyond this: it bounds the memory of a partition.
+PRODUCERS_MAX = 100_000
+SEQUENCE_MAX = 2**31 - 1
+
+_VERSION = 1
+_SNAPSHOT_HEAD = struct.Struct(">BI")
+_PRODUCER = struct.Struct(">qhqB")
+_BATCH = struct.Struct(">iiqqq")
+
+
+class ProducerBatch(NamedTuple):
+    """One appended batch, as much of it as a duplicate's answer needs."""
+
+    base_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+    timestamp_ms: int
+
+
+class Producer(NamedTuple):
+    """One producer's newest epoch; immutable, so that taking an append back is an assignment."""
+
+    epoch: int
+    seen_ms: int
+    batches: tuple[ProducerBatch, ...]
+
+
+class ProducerStates:
+    """All producers of one partition, least recently seen first."""
+
+    __slots__ = ("_awaited", "_producers")
+
+    def __init__(self) -> None:
+        self._producers: dict[int, Producer] = {}
+        # Unknown producers that must come back with a batch first: its epoch, sequence and time.
+        self._awaited: dict[int, tuple[int, int, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def active(self) -> Iterator[tuple[int, Producer]]:
+        return iter(self._producers.items())
+
+    def check(self, header: BatchHeader) -> ProducerBatch | None:
+        """The batch that this one repeats, or None when it may be appended; refuses the rest."""
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            if self._awaited:
+                self._check_awaited(header)
+            return None
+        epoch, _, batches = producer
+        base_sequence = header.base_sequence
+        if header.producer_epoch == epoch:
+            last_sequence = batches[-1].last_sequence
+            if base_sequence == (last_sequence + 1) & SEQUENCE_MAX:
+                return None
+            for batch in batches:
+                if batch.base_sequence == base_sequence and (
+                    batch.last_sequence == header.last_sequence
+                ):
+                    return batch
+            raise _out_of_order(header, last_sequence)
+        self._check_other_epoch(header, epoch)
+        return None
+
+    def _check_other_epoch(self, header: BatchHeader, epoch: int) -> None:
+        if header.producer_epoch < epoch:
+            raise Refused(
+                Reason.INVALID_PRODUCER_EPOCH,
+                f"producer {header.producer_id} sent epoch {header.producer_epoch},"
+                f" but {epoch} was seen already",
+            )
+        if header.base_sequence != 0:
+            raise Refused(
+                Reason.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {header.producer_id} starts its epoch {header.producer_epoch}"
+                f" at sequence {header.base_sequence} instead of 0",
+            )
+
+    def _check_awaited(self, header: BatchHeader) -> None:
+        awaited = self._awaited.get(header.producer_id)
+        if awaited is None:
+            return
+        epoch, sequence, _ = awaited
+        if header.producer_epoch == epoch and header.base_sequence != sequence:
+            raise _out_of_order(header, sequence - 1)
+
+    def await_again(self, header: BatchHeader, now_ms: int) -> None:
+        """The batch was refused though nothing is wrong with it; it must come before later ones."""
+        if header.producer_id not in self._producers and header.producer_id not in self._awaited:
+            self._await(header.producer_id, header.producer_epoch, header.base_sequence, now_ms)
+
+    def _await(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> None:
+        self._awaited[producer_id] = (epoch, sequence, now_ms)
+        if len(self._awaited) > PRODUCERS_MAX:
+            del self._awaited[next(iter(self._awaited))]
+
+    def record(self, header: BatchHeader, base_offset: int, now_ms: int) -> Producer | None:
+        """Notes an appended batch; returns what was there before, for `take_back`."""
+        producers = self._producers
+        if self._awaited:
+            self._awaited.pop(header.producer_id, None)
+        batch = ProducerBatch(
+            header.base_sequence,
+            header.last_sequence,
+            base_offset,
+            base_offset + header.last_offset_delta,
+            header.max_timestamp,
+        )
+        # Taken out and put back, so that the dict stays in the order of last use.
+        before = producers.pop(header.producer_id, None)
+        if before is None or before.epoch != header.producer_epoch:
+            batches: tuple[ProducerBatch, ...] = (batch,)
+        elif len(before.batches) < BATCHES_KEPT:
+            batches = (*before.batches, batch)
+        else:
+            batches = (*before.batches[1:], batch)
+        producers[header.producer_id] = Producer(header.producer_epoch, now_ms, batches)
+        if len(producers) > PRODUCERS_MAX:
+            del producers[next(iter(producers))]
+        return before
+
+    def take_back(self, producer_id: int, before: Producer | None) -> None:
+        """Undoes one `record`; several are undone newest first."""
+        if before is not None:
+            self._producers[producer_id] = before
+            return
+        taken_back = self._producers.pop(producer_id, None)
+        if taken_back is not None:
+            sequence = taken_back.batches[0].base_sequence
+            self._await(producer_id, taken_back.epoch, sequence, taken_back.seen_ms)
+
+    def expire(self, now_ms: int, expiry_ms: int) -> None:
+        """Forgets producers that were not seen for `expiry_ms`; costs only what it removes."""
+        expired = []
+        for producer_id, producer in self._producers.items():
+            if now_ms - producer.seen_ms < expiry_ms:
+                break
+            expired.append(producer_id)
+        for producer_id in expired:
+            del self._producers[producer_id]
+        self._awaited = {
+            producer_id: awaited
+            for producer_id, awaited in self._awaited.items()
+            if now_ms - awaited[2] < expiry_ms
+        }
+
+    def lay_on_top(self, newer: "ProducerStates") -> None:
+        """Adds what batches after this state did, when they were seen before it was known."""
+        for producer_id, after in newer._producers.items():
+            before = self._producers.pop(producer_id, None)
+            batches = after.batches
+            if before is not None and before.epoch == after.epoch:
+                batches = (*before.batches, *batches)[-BATCHES_KEPT:]
+            self._producers[producer_id] = Producer(after.epoch, after.seen_ms, batches)
+
+    def snapshot(self) -> bytes:
+        parts = [_SNAPSHOT_HEAD.pack(_VERSION, len(self._producers))]
+        for producer_id, (epoch, seen_ms, batches) in self._producers.items():
+            parts.append(_PRODUCER.pack(producer_id, epoch, seen_ms, len(batches)))
+            parts += [_BATCH.pack(*batch) for batch in batches]
+        return b"".join(parts)
+
+    def restore(self, data: bytes) -> None:
+        """Takes over a snapshot; no bytes at all are the state of an empty log."""
+        self._producers.clear()
+        if not data:
+            return
+        version, count = _SNAPSHOT_HEAD.unpack_from(data)
+        assert version == _VERSION, "the data directory's format tells newer ones apart"
+        position = _SNAPSHOT_HEAD.size
+        for _ in range(count):
+            producer_id, epoch, seen_ms, batch_count = _PRODUCER.unpack_from(data, position)
+            position += _PRODUCER.size
+            end = position + batch_count * _BATCH.size
+            batches = tuple(
+                ProducerBatch(*fields) for fields in _BATCH.iter_unpack(data[position:end])
+            )
+            self._producers[producer_id] = Producer(epoch, seen_ms, batches)
+            position = end
+
+
+def _out_of_order(header: BatchHeader, last_sequence: int) -> Refused:
+    return Refused(
+        Reason.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"producer {header.producer_id} sent sequence {header.base_sequence} after {last_sequence}",
+    )

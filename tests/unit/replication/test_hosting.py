@@ -1,0 +1,263 @@
+"""Proves that a hosted state is exactly what its committed records say, through every failure."""
+
+import asyncio
+import errno
+import json
+from pathlib import Path
+
+import pytest
+
+from penstock.model.errors import Reason, Refused
+from penstock.model.ids import Offset
+from penstock.model.topic_config import TopicConfig
+from penstock.replication.hosting import Host
+from penstock.storage.snapshot import Snapshot, write_snapshot
+
+from .rig import Node, run, running
+
+COMPACTED = TopicConfig(cleanup_delete=False, cleanup_compact=True, segment_bytes=2_000)
+Put = tuple[str, int | None]
+
+
+class Table:
+    """A map from names to numbers; a number of None takes the name away."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+        self.applied = 0
+
+    def apply(self, record: Put) -> None:
+        name, number = record
+        self.applied += 1
+        if number is None:
+            self.numbers.pop(name, None)
+        else:
+            self.numbers[name] = number
+
+    def snapshot(self) -> bytes:
+        return json.dumps(self.numbers).encode()
+
+    def restore(self, data: bytes) -> None:
+        self.numbers = json.loads(data)
+
+
+class TableCodec:
+    def encode(self, record: Put) -> tuple[bytes, bytes | None]:
+        name, number = record
+        return name.encode(), None if number is None else str(number).encode()
+
+    def decode(self, key: bytes | None, value: bytes | None) -> Put:
+        assert key is not None
+        return key.decode(), None if value is None else int(value)
+
+
+async def host_on(node: Node, **options: int) -> Host[Table, Put]:
+    replica = await node.replica(COMPACTED)
+    host: Host[Table, Put] = Host(
+        replica=replica,
+        make_state=Table,
+        codec=TableCodec(),
+        snapshot_path=node.directory.path / "table.snapshot",
+        file_system=node.file_system,
+        clock=node.clock,
+        executor=node.disk,
+        **options,
+    )
+    await host.load()
+    return host
+
+
+def test_a_decision_sees_earlier_ones_and_answers_after_they_are_safe(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            host = await host_on(node)
+            node.faults.writes_go_on.clear()
+            first = asyncio.create_task(host.decide(lambda _: ([("a", 1)], "first")))
+            await asyncio.sleep(0)
+            seen = asyncio.create_task(host.decide(lambda table: ([], dict(table.numbers))))
+            await asyncio.sleep(0.05)
+            assert host.state.numbers == {"a": 1}
+            assert not first.done()
+            assert not seen.done()
+            node.faults.writes_go_on.set()
+            assert await first == "first"
+            assert await seen == {"a": 1}
+
+    run(scenario)
+
+
+def test_a_restart_replays_what_no_snapshot_covers(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            host = await host_on(node)
+            await host.submit([("a", 1), ("b", 2)])
+            await host.submit([("a", None)])
+        async with running(tmp_path) as node:
+            host = await host_on(node)
+            assert (host.state.numbers, host.state.applied) == ({"b": 2}, 3)
+            await host.close()
+        async with running(tmp_path) as node:
+            host = await host_on(node)
+            assert (host.state.numbers, host.state.applied) == ({"b": 2}, 0)
+            await host.submit([("c", 3)])
+        async with running(tmp_path) as node:
+            host = await host_on(node)
+            assert (host.state.numbers, host.state.applied) == ({"b": 2, "c": 3}, 1)
+
+    run(scenario)
+
+
+def test_a_snapshot_is_written_every_so_many_records(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            host = await host_on(node, snapshot_records=10)
+            for number in range(25):
+                await host.submit([("n", number)])
+            while host._snapshotting is not None:
+                await asyncio.sleep(0.01)
+        async with running(tmp_path) as node:
+            host = await host_on(node)
+            assert (host.state.numbers, host.state.applied) == ({"n": 24}, 5)
+
+    run(scenario)
+
+
+def test_a_failed_write_takes_the_state_back_to_what_is_committed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            host = await host_on(node)
+            rebuilt: list[dict[str, int]] = []
+            host.on_rebuilt(lambda: rebuilt.append(dict(host.state.numbers)))
+            await host.submit([("kept", 1)])
+            node.faults.write_error = errno.ENOSPC
+            node.faults.writes_go_on.clear()
+            doomed = [host.submit([("lost", number)]) for number in range(3)]
+            await asyncio.sleep(0.02)
+            doomed.append(host.submit([("lost", 9)]))
+            node.faults.writes_go_on.set()
+            for outcome in doomed:
+                with pytest.raises(Refused) as caught:
+                    await outcome
+                assert caught.value.reason is Reason.STORAGE_ERROR
+            node.faults.write_error = None
+            seen = await host.decide(lambda table: ([("next", 2)], dict(table.numbers)))
+            assert seen == {"kept": 1}
+            assert rebuilt == [{"kept": 1}]
+            assert host.state.numbers == {"kept": 1, "next": 2}
+
+    run(scenario)
+
+
+def test_a_submit_during_a_rebuild_is_refused_for_now(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            host = await host_on(node)
+            node.faults.write_error = errno.ENOSPC
+            with pytest.raises(Refused):
+                await host.submit([("lost", 1)])
+            assert not host.is_ready
+            with pytest.raises(Refused) as caught:
+                await host.submit([("early", 1)])
+            assert caught.value.reason is Reason.COORDINATOR_LOAD_IN_PROGRESS
+            node.faults.write_error = None
+            await host.decide(lambda _: ([("late", 1)], None))
+            assert host.state.numbers == {"late": 1}
+
+    run(scenario)
+
+
+def test_a_stopped_replica_fails_decisions_with_its_reason(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            host = await host_on(node)
+            node.faults.sync_error = errno.EIO
+            for _ in range(2):
+                with pytest.raises(Refused) as caught:
+                    await host.decide(lambda _: ([("a", 1)], None))
+                assert caught.value.reason is Reason.STORAGE_ERROR
+            node.faults.sync_error = None
+
+    run(scenario)
+
+
+def test_a_damaged_or_future_snapshot_is_left_aside_for_good(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "table.snapshot"
+        async with running(tmp_path) as node:
+            host = await host_on(node)
+            await host.submit([("a", 1)])
+            await host.close()
+            whole = path.read_bytes()
+        path.write_bytes(whole[:-1] + b"!")
+        async with running(tmp_path) as node:
+            host = await host_on(node)
+            assert (host.state.numbers, host.state.applied) == ({"a": 1}, 1)
+            assert not path.exists()
+            await host.submit([("b", 2)])
+            await host.close()
+
+    run(scenario)
+
+    async def shorter_log() -> None:
+        future = (tmp_path / "table.snapshot").read_bytes()
+        other = tmp_path / "other"
+        async with running(other) as node:
+            (other / "table.snapshot").write_bytes(future)
+            host = await host_on(node)
+            assert host.state.numbers == {}
+            assert not (other / "table.snapshot").exists()
+
+    run(shorter_log)
+
+
+def test_a_snapshot_of_another_format_is_left_aside(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "table.snapshot"
+        async with running(tmp_path) as node:
+            host = await host_on(node)
+            await host.submit([("a", 1)])
+            write_snapshot(node.file_system, path, Snapshot(data=b"not json", offset=Offset(1)))
+        async with running(tmp_path) as node:
+            host = await host_on(node)
+            assert host.state.numbers == {"a": 1}
+            assert not path.exists()
+
+    run(scenario)
+
+
+def test_compaction_never_brings_a_deleted_name_back(tmp_path: Path) -> None:
+    """A tombstone may go only after a snapshot that has seen it, or a replay would miss it."""
+
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            host = await host_on(node)
+            await host.submit([("doomed", 1)])
+            await host.write_snapshot()
+            await host.submit([("doomed", None)])
+            for number in range(100):
+                await host.submit([("filler", number)])
+            for _ in range(3):
+                node.clock.ms += 5 * 24 * 3600 * 1000
+                await host.replica.maintain(node.clock.ms)
+        async with running(tmp_path) as node:
+            host = await host_on(node)
+            assert host.state.numbers == {"filler": 99}
+
+    run(scenario)
+
+
+def test_a_caller_that_gives_up_does_not_disturb_the_rest(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            host = await host_on(node)
+            node.faults.writes_go_on.clear()
+            impatient = asyncio.create_task(host.decide(lambda _: ([("a", 1)], None)))
+            patient = asyncio.create_task(host.decide(lambda _: ([("b", 2)], None)))
+            await asyncio.sleep(0.01)
+            impatient.cancel()
+            await asyncio.sleep(0)
+            node.faults.writes_go_on.set()
+            await patient
+            assert host.state.numbers == {"a": 1, "b": 2}
+
+    run(scenario)
