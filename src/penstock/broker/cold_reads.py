@@ -1,0 +1,40 @@
+"""Reads that may wait for the disk, in worker threads, a few at a time.
+
+Writes use the same threads: readers of old data must not take all of them, or a group of consumers
+that catches up would hold back every producer.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+
+READS_MAX = 2
+
+
+class ColdReads:
+    """Runs work in order of arrival, never more than `READS_MAX` at once."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._waiting: deque[tuple[Callable[[], None], Callable[[], None]]] = deque()
+        self._running = 0
+
+    def run(self, work: Callable[[], None], then: Callable[[], None]) -> None:
+        """`work` runs in a thread and must not raise; `then` runs on the loop afterwards."""
+        self._waiting.append((work, then))
+        self._start()
+
+    def _start(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._waiting and self._running < READS_MAX:
+            work, then = self._waiting.popleft()
+            self._running += 1
+            running = loop.run_in_executor(self._executor, work)
+            running.add_done_callback(lambda done, then=then: self._ended(done, then))  # type: ignore[misc]
+
+    def _ended(self, done: asyncio.Future[None], then: Callable[[], None]) -> None:
+        self._running -= 1
+        self._start()
+        then()
+        done.result()

@@ -1,0 +1,199 @@
+"""Describes and changes the settings of topics and brokers."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from penstock.cluster.config_decisions import (
+    ALL_BROKERS,
+    BrokerResource,
+    Edit,
+    Operation,
+    Resource,
+    TopicResource,
+    check_broker_name,
+)
+from penstock.cluster.config_definitions import (
+    BROKER_SETTINGS,
+    TOPIC_SETTINGS,
+    effective_topic_setting,
+)
+from penstock.cluster.coordinator import Cluster
+from penstock.cluster.settings import ConfigType, Setting
+from penstock.cluster.topic_names import check_topic_name
+from penstock.model.errors import Reason, Refused
+
+__all__ = [
+    "BrokerResource",
+    "ConfigEntry",
+    "ConfigSource",
+    "Configs",
+    "Edit",
+    "Operation",
+    "Resource",
+    "TopicResource",
+]
+
+
+class ConfigSource(IntEnum):
+    """Who set a value; numbered as DescribeConfigs tells it."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+class ConfigSynonym(NamedTuple):
+    """One of the places that a value could come from; the first of them decides."""
+
+    name: str
+    value: str
+    source: ConfigSource
+
+
+class ConfigEntry(NamedTuple):
+    setting: Setting
+    # None: not set and without a default.
+    value: str | None
+    source: ConfigSource
+    is_read_only: bool
+    synonyms: Sequence[ConfigSynonym]
+
+    @property
+    def name(self) -> str:
+        return self.setting.name
+
+    @property
+    def type(self) -> ConfigType:
+        return self.setting.type
+
+    @property
+    def documentation(self) -> str:
+        return self.setting.documentation
+
+
+class Configs:
+    def __init__(self, *, cluster: Cluster, derived: Mapping[str, str] | None = None) -> None:
+        """`derived` are settings that follow from flags of the command line, by Kafka's name."""
+        self._cluster = cluster
+        self._derived = dict(derived or {})
+
+    async def replace(
+        self,
+        wanted: Sequence[tuple[Resource, Mapping[str, str | None]]],
+        *,
+        validate_only: bool = False,
+    ) -> list[Refused | None]:
+        """All settings of each resource become the given ones; None where that succeeded."""
+        return await self._cluster.replace_configs(wanted, validate_only=validate_only)
+
+    async def edit(
+        self, wanted: Sequence[tuple[Resource, Sequence[Edit]]], *, validate_only: bool = False
+    ) -> list[Refused | None]:
+        """Some settings of each resource change; None where that succeeded."""
+        return await self._cluster.edit_configs(wanted, validate_only=validate_only)
+
+    def describe(
+        self, resource: Resource, names: Collection[str] | None = None
+    ) -> list[ConfigEntry]:
+        """All settings of the resource, or those of the given names that it has."""
+        if isinstance(resource, TopicResource):
+            return self._describe_topic(resource, names)
+        check_broker_name(resource, self._cluster.brokers)
+        if resource.name == ALL_BROKERS:
+            return self._describe_all_brokers(names)
+        return [self._broker_entry(setting) for setting in _chosen(BROKER_SETTINGS, names)]
+
+    def describe_new_topic(self, configs: Mapping[str, str]) -> list[ConfigEntry]:
+        """The settings that a topic with these of its own has."""
+        return [self._topic_entry(setting, configs) for setting in TOPIC_SETTINGS.values()]
+
+    # Topics
+
+    def _describe_topic(
+        self, resource: TopicResource, names: Collection[str] | None
+    ) -> list[ConfigEntry]:
+        topic = self._cluster.topic(check_topic_name(resource.name))
+        if topic is None:
+            detail = f"There is no topic '{resource.name}'."
+            raise Refused(Reason.UNKNOWN_TOPIC_OR_PARTITION, detail)
+        return [
+            self._topic_entry(setting, topic.configs) for setting in _chosen(TOPIC_SETTINGS, names)
+        ]
+
+    def _topic_entry(self, setting: Setting, configs: Mapping[str, str]) -> ConfigEntry:
+        synonyms: list[ConfigSynonym] = []
+        if setting.name in configs:
+            own = ConfigSynonym(setting.name, configs[setting.name], ConfigSource.TOPIC)
+            synonyms.append(own)
+        for synonym in setting.synonyms:
+            synonyms.extend(self._places(BROKER_SETTINGS[synonym.name]))
+        return ConfigEntry(
+            setting=setting,
+            value=effective_topic_setting(setting, configs, self._cluster.broker_settings),
+            source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+            is_read_only=False,
+            synonyms=synonyms,
+        )
+
+    # Brokers
+
+    def _describe_all_brokers(self, names: Collection[str] | None) -> list[ConfigEntry]:
+        """What was set for all brokers while they ran, and nothing else: as Kafka answers it."""
+        dynamic = self._cluster.dynamic_broker_config(ALL_BROKERS)
+        source = ConfigSource.DYNAMIC_DEFAULT_BROKER
+        return [
+            ConfigEntry(
+                setting=setting,
+                value=dynamic[setting.name],
+                source=source,
+                is_read_only=False,
+                synonyms=[ConfigSynonym(setting.name, dynamic[setting.name], source)],
+            )
+            for setting in _chosen(BROKER_SETTINGS, names)
+            if setting.name in dynamic
+        ]
+
+    def _broker_entry(self, setting: Setting) -> ConfigEntry:
+        synonyms = list(self._places(setting))
+        return ConfigEntry(
+            setting=setting,
+            value=synonyms[0].value if synonyms else None,
+            source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+            is_read_only=not setting.is_dynamic,
+            synonyms=synonyms,
+        )
+
+    def _places(self, setting: Setting) -> Iterator[ConfigSynonym]:
+        """Where a broker setting has a value, the one that acts first."""
+        for source, layer in self._layers():
+            if setting.name in layer:
+                yield ConfigSynonym(setting.name, layer[setting.name], source)
+        if setting.default is not None:
+            yield ConfigSynonym(setting.name, setting.default, ConfigSource.DEFAULT)
+
+    def _layers(self) -> Iterable[tuple[ConfigSource, Mapping[str, str]]]:
+        broker = str(self._cluster.broker_id)
+        return (
+            (ConfigSource.DYNAMIC_BROKER, self._cluster.dynamic_broker_config(broker)),
+            (ConfigSource.DYNAMIC_DEFAULT_BROKER, self._cluster.dynamic_broker_config(ALL_BROKERS)),
+            (ConfigSource.STATIC_BROKER, self._cluster.static_broker_config),
+            (ConfigSource.STATIC_BROKER, self._own()),
+        )
+
+    def _own(self) -> Mapping[str, str]:
+        broker = str(self._cluster.broker_id)
+        advertised = f"PLAINTEXT://{self._cluster.advertised}"
+        own = {"broker.id": broker, "node.id": broker, "advertised.listeners": advertised}
+        return {**own, **self._derived}
+
+
+def _chosen(settings: Mapping[str, Setting], names: Collection[str] | None) -> Iterator[Setting]:
+    # An empty list asks for everything, as a missing one does: so do Kafka's brokers read it.
+    if not names:
+        yield from settings.values()
+        return
+    wanted = frozenset(names)
+    yield from (setting for name, setting in settings.items() if name in wanted)

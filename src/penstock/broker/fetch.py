@@ -1,0 +1,361 @@
+"""Reads for consumers: whole batches as file ranges, at once or when there is something to read.
+
+A fetch that finds too little waits without a task, a thread or a loop: it leaves a callback with
+each partition it wants and one timer. Whatever comes first ends the wait, and everything is read
+once more for the answer.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from penstock.broker.cold_reads import ColdReads
+from penstock.broker.fetch_sessions import (
+    FetchContext,
+    Fetched,
+    FetchSessions,
+    PartitionKey,
+    SessionStep,
+    Wanted,
+)
+from penstock.broker.partitions import Partitions
+from penstock.model.clock import Clock
+from penstock.model.errors import Reason, Refused
+from penstock.model.file_ranges import FileRange
+from penstock.model.ids import NO_TOPIC_ID
+from penstock.model.limits import Limits
+from penstock.records.errors import CorruptBatch
+from penstock.records.legacy import downgrade
+from penstock.replication.replica import Replica
+from penstock.replication.watches import Watch
+
+R = TypeVar("R")
+
+MAGIC_NEWEST = 2
+_UNKNOWN = (Reason.UNKNOWN_TOPIC_OR_PARTITION, Reason.UNKNOWN_TOPIC_ID)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchQuery:
+    """What a consumer asks for in one request."""
+
+    wanted: list[Wanted]
+    forgotten: Sequence[PartitionKey] = ()
+    step: SessionStep
+    wait_ms_max: int
+    bytes_min: int
+    bytes_max: int
+    # The newest record format that the consumer reads, and whether it knows zstd.
+    magic: int = MAGIC_NEWEST
+    takes_zstd: bool = True
+
+
+class FetchAnswer(NamedTuple):
+    session_id: int
+    partitions: list[Fetched]
+
+    def release(self) -> None:
+        for fetched in self.partitions:
+            fetched.release()
+
+
+class Cancellable(Protocol):
+    def cancel(self) -> None: ...
+
+
+# Registers what to do when the consumer goes away.
+OnGone = Callable[[Callable[[], None]], Cancellable]
+
+
+class Fetch:
+    """The use case behind every door's way to read records."""
+
+    def __init__(
+        self,
+        *,
+        partitions: Partitions,
+        clock: Clock,
+        limits: Limits,
+        executor: Executor,
+        random: Random | None = None,
+    ) -> None:
+        self._partitions = partitions
+        self._limits = limits
+        self._cold_reads = ColdReads(executor)
+        choose = Random() if random is None else random
+        self._sessions = FetchSessions(
+            clock=clock,
+            sessions_max=limits.fetch_sessions_max,
+            choose_id=lambda id_max: choose.randint(1, id_max),
+        )
+
+    @property
+    def sessions(self) -> FetchSessions:
+        return self._sessions
+
+    def fetch(
+        self, query: FetchQuery, on_gone: OnGone, render: Callable[[FetchAnswer], R]
+    ) -> R | asyncio.Future[R]:
+        """The rendered answer, or a future of it; refuses what is out of step with its session."""
+        context = self._sessions.begin(query.step, query.wanted, query.forgotten)
+        results = self.read(context.wanted, query)
+        if query.wait_ms_max <= 0 or _is_enough(results, self.bytes_min(query)):
+            return self._answer_now(context, query, results, render)
+        sizes = {fetched.wanted.key: _size(fetched) for fetched in results if fetched.records}
+        for fetched in results:
+            fetched.release()
+        wait_s = min(query.wait_ms_max, self._limits.fetch_wait_ms_max) / 1000
+        poll = LongPoll(self, context, query, sizes, render)
+        poll.start(wait_s, on_gone)
+        return poll.future
+
+    def _answer_now(
+        self,
+        context: FetchContext,
+        query: FetchQuery,
+        results: list[Fetched],
+        render: Callable[[FetchAnswer], R],
+    ) -> R | asyncio.Future[R]:
+        answer = self.settle(context, results)
+        cold = _cold(answer)
+        if not cold:
+            return render(answer)
+        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self.prepare(cold, query.magic, partial(resolve, future, answer, render))
+        return future
+
+    def read(self, wanted: list[Wanted], query: FetchQuery) -> list[Fetched]:
+        """One pass over the partitions, until the bytes that the answer may hold are used up."""
+        room = min(query.bytes_max, self._limits.fetch_bytes_max)
+        is_first = True
+        results = []
+        for one in wanted:
+            fetched = self._read_one(one, query, room, is_first)
+            size = _size(fetched)
+            if size:
+                room -= size
+                is_first = False
+            results.append(fetched)
+        return results
+
+    def _read_one(self, wanted: Wanted, query: FetchQuery, room: int, is_first: bool) -> Fetched:
+        fetched = Fetched(wanted)
+        try:
+            replica = self.find(wanted)
+            self._fill(fetched, replica, query, room, is_first)
+        except Refused as refused:
+            fetched.fail(refused.reason)
+        return fetched
+
+    def _fill(
+        self, fetched: Fetched, replica: Replica, query: FetchQuery, room: int, is_first: bool
+    ) -> None:
+        wanted = fetched.wanted
+        replica.check_running()
+        replica.check_epoch(wanted.term)
+        if not query.takes_zstd and replica.config.compression_type == "zstd":
+            raise Refused(Reason.UNSUPPORTED_COMPRESSION_TYPE)
+        fetched.high_watermark = replica.high_watermark
+        fetched.log_start_offset = replica.log_start_offset
+        fetched.diverging = _diverging(wanted, replica)
+        if fetched.diverging is not None:
+            return
+        bytes_max = min(wanted.bytes_max, room)
+        if bytes_max <= 0 and not is_first:
+            return
+        found = replica.read(wanted.offset, max(0, bytes_max))
+        # The first partition with records may exceed every bound by one batch, since a consumer
+        # would never get past a large batch otherwise; those after it get their turn next time.
+        if found is not None and len(found) > bytes_max and not is_first:
+            found.release()
+            return
+        fetched.records = found
+        if found is not None and (query.magic < MAGIC_NEWEST or not replica.is_hot(found)):
+            fetched.cold_on = replica
+
+    def bytes_min(self, query: FetchQuery) -> int:
+        """Never more than the answer may hold, or the wait would always last to its end."""
+        return min(query.bytes_min, query.bytes_max, self._limits.fetch_bytes_max)
+
+    def find(self, wanted: Wanted) -> Replica:
+        if wanted.topic_id == NO_TOPIC_ID:
+            return self._partitions.get(wanted.topic, wanted.partition)
+        return self._partitions.get_by_id(wanted.topic_id, wanted.partition)
+
+    def settle(self, context: FetchContext, results: list[Fetched]) -> FetchAnswer:
+        return FetchAnswer(*context.finish(results))
+
+    def prepare(self, cold: list[Fetched], magic: int, then: Callable[[], None]) -> None:
+        def work() -> None:
+            for fetched in cold:
+                _prepare(fetched, magic)
+
+        self._cold_reads.run(work, then)
+
+
+class LongPoll(Generic[R]):
+    """A fetch that waits for enough to read, until its time is up or its consumer leaves."""
+
+    __slots__ = (
+        "_context",
+        "_fetch",
+        "_gone",
+        "_query",
+        "_render",
+        "_size",
+        "_sizes",
+        "_timer",
+        "_watches",
+        "future",
+    )
+
+    def __init__(
+        self,
+        fetch: Fetch,
+        context: FetchContext,
+        query: FetchQuery,
+        sizes: dict[PartitionKey, int],
+        render: Callable[[FetchAnswer], R],
+    ) -> None:
+        self._fetch = fetch
+        self._context = context
+        self._query = query
+        self._render = render
+        # What each partition had to read when it was last looked at.
+        self._sizes = sizes
+        self._size = sum(sizes.values())
+        self._watches: list[Watch] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._gone: Cancellable | None = None
+        self.future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+
+    def start(self, wait_s: float, on_gone: OnGone) -> None:
+        for wanted in self._context.wanted:
+            try:
+                replica = self._fetch.find(wanted)
+            except Refused:
+                # An unknown partition is told of with the answer; the others are worth waiting for.
+                continue
+            self._watches.append(replica.on_advance(partial(self._advanced, wanted)))
+        self._timer = asyncio.get_running_loop().call_later(wait_s, self._finish)
+        self._gone = on_gone(self.cancel)
+        self.future.add_done_callback(self._ended)
+
+    def cancel(self) -> None:
+        self.future.cancel()
+
+    def _ended(self, _: asyncio.Future[R]) -> None:
+        self._stop_waiting()
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._gone is not None:
+            self._gone.cancel()
+            self._gone = None
+        for watch in self._watches:
+            watch.cancel()
+        self._watches.clear()
+
+    def _advanced(self, wanted: Wanted) -> None:
+        """One partition moved: only that one is looked at again."""
+        (fetched,) = self._fetch.read([wanted], self._query)
+        size = _size(fetched)
+        others = self._size - self._sizes.get(wanted.key, 0)
+        self._size = others + size
+        self._sizes[wanted.key] = size
+        is_enough = _is_enough([fetched], self._fetch.bytes_min(self._query) - others)
+        fetched.release()
+        if is_enough:
+            self._finish()
+
+    def _finish(self) -> None:
+        if self.future.done():
+            return
+        self._stop_waiting()
+        results = self._fetch.read(self._context.wanted, self._query)
+        try:
+            answer = self._fetch.settle(self._context, results)
+        except Refused as refused:
+            self.future.set_exception(refused)
+            return
+        answered = partial(resolve, self.future, answer, self._render)
+        cold = _cold(answer)
+        if cold:
+            self._fetch.prepare(cold, self._query.magic, answered)
+        else:
+            answered()
+
+
+def resolve(
+    future: asyncio.Future[R], answer: FetchAnswer, render: Callable[[FetchAnswer], R]
+) -> None:
+    """Hands the answer on, unless its consumer has gone meanwhile."""
+    if future.done():
+        answer.release()
+        return
+    try:
+        future.set_result(render(answer))
+    except Exception as bug:
+        answer.release()
+        future.set_exception(bug)
+
+
+def _size(fetched: Fetched) -> int:
+    return len(fetched.records) if fetched.records is not None else 0
+
+
+def _cold(answer: FetchAnswer) -> list[Fetched]:
+    """What must pass through a worker thread before it is sent."""
+    return [fetched for fetched in answer.partitions if fetched.cold_on is not None]
+
+
+def _is_enough(results: list[Fetched], bytes_min: int) -> bool:
+    size = 0
+    is_all_unknown = True
+    for fetched in results:
+        if fetched.reason in _UNKNOWN:
+            continue
+        is_all_unknown = False
+        if fetched.reason is not None or fetched.diverging is not None:
+            return True
+        if fetched.cold_on is not None:
+            # The end of an old segment: more lies in the next one, however little this is.
+            return True
+        size += _size(fetched)
+    return is_all_unknown or size >= bytes_min
+
+
+def _diverging(wanted: Wanted, replica: Replica) -> tuple[int, int] | None:
+    """Where the consumer's last term ended, if it read past that (KIP-595)."""
+    if wanted.last_fetched_term < 0:
+        return None
+    term, end = replica.end_offset_for_epoch(wanted.last_fetched_term)
+    if term < 0:
+        raise Refused(Reason.OFFSET_OUT_OF_RANGE, f"term {wanted.last_fetched_term} is unknown")
+    if term < wanted.last_fetched_term or end < wanted.offset:
+        return term, end
+    return None
+
+
+def _prepare(fetched: Fetched, magic: int) -> None:
+    """In a worker thread: reads what lies cold, and turns it into what an old consumer reads."""
+    found, replica = fetched.records, fetched.cold_on
+    assert isinstance(found, FileRange)
+    assert replica is not None
+    try:
+        if magic == MAGIC_NEWEST:
+            replica.warm(found)
+        else:
+            converted = downgrade(found.read(), magic)
+            found.release()
+            fetched.records = converted
+    except OSError:
+        fetched.fail(Reason.STORAGE_ERROR)
+    except CorruptBatch:
+        fetched.fail(Reason.CORRUPT_MESSAGE)

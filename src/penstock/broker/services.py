@@ -1,0 +1,36 @@
+"""What a front door sees of the broker: the use cases, side by side, built by the server."""
+
+from dataclasses import dataclass
+
+from penstock.broker.configs import Configs
+from penstock.broker.fetch import Fetch
+from penstock.broker.groups import Groups
+from penstock.broker.log_directories import LogDirectories
+from penstock.broker.offsets import Offsets
+from penstock.broker.partitions import Partitions
+from penstock.broker.produce import Produce
+from penstock.broker.producers import Producers
+from penstock.broker.topics import Topics
+from penstock.cluster.coordinator import Cluster
+from penstock.model.clock import Clock
+from penstock.model.limits import Limits
+from penstock.replication.pressure import Pressure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """No behaviour of its own: a handler takes the use case it needs."""
+
+    cluster: Cluster
+    partitions: Partitions
+    produce: Produce
+    fetch: Fetch
+    offsets: Offsets
+    producers: Producers
+    topics: Topics
+    configs: Configs
+    log_directories: LogDirectories
+    groups: Groups
+    pressure: Pressure
+    clock: Clock
+    limits: Limits

@@ -1,0 +1,475 @@
+"""A node's settings: typed, checked, and each with the place it came from.
+
+One table, `SETTINGS`, defines every setting. The flags of `penstock up`, the environment
+variables, the keys of a settings file, `penstock config show` and the reference page all follow
+from it. A flag beats the environment, which beats the file, which beats the default.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from penstock.model.endpoint import Endpoint
+from penstock.model.ids import BrokerId
+
+LOOPBACK = "127.0.0.1"
+NODE_MAX = 2**31 - 1
+PORT_MAX = 65_535
+# Several nodes on one host keep clear of each other: node 1 listens on 9192, node 2 on 9292.
+PORTS_PER_NODE = 100
+DOOR_PORTS: Mapping[str, int] = MappingProxyType(
+    {"kafka": 9092, "grpc": 9093, "http": 9094, "peer": 9095}
+)
+DEFAULT = "default"
+
+_FIRST_NODE = BrokerId(0)
+_DOORS: Mapping[str, Endpoint] = MappingProxyType(
+    {door: Endpoint(LOOPBACK, port) for door, port in DOOR_PORTS.items()}
+)
+
+
+class LogFormat(StrEnum):
+    """`auto` is readable text on a terminal and elsewhere; JSON is only given when asked for."""
+
+    AUTO = "auto"
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class SettingsError(ValueError):
+    """A setting that can't be used; its text is one sentence for the person who set it."""
+
+
+class _Unusable(ValueError):
+    """Why one value can't be used; `load` adds which setting it is and where it came from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One row of the table of settings."""
+
+    name: str
+    form: str
+    default: str
+    help: str
+    parse: Callable[[object], object]
+    flag: str
+    environment: str
+    in_file: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The settings of one node, as `penstock up` and `penstock.testing` hand them to the server."""
+
+    data_dir: Path = Path("penstock-data")
+    node: BrokerId = _FIRST_NODE
+    kafka: Endpoint = _DOORS["kafka"]
+    grpc: Endpoint = _DOORS["grpc"]
+    http: Endpoint = _DOORS["http"]
+    peer: Endpoint = _DOORS["peer"]
+    # What clients are told to connect to; None is the address that was bound.
+    advertise: Endpoint | None = None
+    config: Path | None = None
+    log_format: LogFormat = LogFormat.AUTO
+    log_level: LogLevel = LogLevel.INFO
+    # Kafka's broker settings by Kafka's names, unchecked here: the cluster knows their meaning.
+    broker: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    # Where a value came from, by setting; `broker` has one entry per key, "broker.num.partitions".
+    sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def source(self, name: str) -> str:
+        return self.sources.get(name, DEFAULT)
+
+    def is_explicit(self, name: str) -> bool:
+        return self.source(name) != DEFAULT
+
+    def advertised(self, bound: Endpoint) -> Endpoint:
+        """The address for clients, given the bound one; port 0 stands for the bound port."""
+        if self.advertise is None:
+            return bound
+        return Endpoint(self.advertise.host, self.advertise.port or bound.port)
+
+    def unopened_doors(self) -> tuple[str, ...]:
+        """Doors that were asked for by name although this version has only the Kafka door."""
+        return tuple(name for name in DOOR_PORTS if name != "kafka" and self.is_explicit(name))
+
+    def effective(self) -> list[tuple[str, str, str]]:
+        """Every setting as (name, value, source), broker settings one by one."""
+        rows = [
+            (setting.name, _shown(getattr(self, setting.name)), self.source(setting.name))
+            for setting in SETTINGS
+            if setting.name != "broker"
+        ]
+        rows += [
+            (f"broker.{key}", value, self.source(f"broker.{key}"))
+            for key, value in sorted(self.broker.items())
+        ]
+        return rows
+
+
+def load(flags: Mapping[str, object], environment: Mapping[str, str]) -> Settings:
+    """The settings of a node; `flags` holds what was given, by the name of the setting.
+
+    Raises SettingsError with one sentence that names setting, source and value.
+    """
+    values: dict[str, object] = {}
+    sources: dict[str, str] = {}
+    broker: dict[str, str] = {}
+    for source_of, given in _layers(flags, environment):
+        for setting in SETTINGS:
+            if setting.name not in given:
+                continue
+            raw, source = given[setting.name], source_of(setting)
+            parsed = _parse(setting, raw, source)
+            if isinstance(parsed, dict):
+                broker.update(parsed)
+                sources.update({f"broker.{key}": source for key in parsed})
+            else:
+                values[setting.name] = parsed
+                sources[setting.name] = source
+    _add_default_ports(values, sources)
+    settings: dict[str, Any] = dict(values)
+    made = Settings(
+        **settings, broker=MappingProxyType(broker), sources=MappingProxyType(dict(sources))
+    )
+    _check_together(made)
+    return made
+
+
+def parse_endpoint(text: str) -> Endpoint:
+    """HOST:PORT with an IPv6 host in brackets; no host means loopback; raises ValueError."""
+    match = _ENDPOINT.fullmatch(text.strip())
+    if match is None:
+        raise _Unusable("it must be HOST:PORT, as in 127.0.0.1:9092 or [::1]:9092")
+    port = int(match["port"])
+    if port > PORT_MAX:
+        raise _Unusable(f"its port must be from 0 to {PORT_MAX}")
+    if match["v6"] is not None and not _is_ipv6(match["v6"]):
+        raise _Unusable("what stands in brackets must be an IPv6 address, as in [::1]:9092")
+    return Endpoint(match["v6"] or match["host"] or LOOPBACK, port)
+
+
+def is_wildcard(host: str) -> bool:
+    """Whether binding to `host` means every network interface."""
+    if host == LOOPBACK:
+        return False
+    # Imported here because the default start never needs it.
+    import ipaddress
+
+    if not host.strip("0."):
+        return True
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return address.is_unspecified or (mapped is not None and mapped.is_unspecified)
+
+
+_ENDPOINT = re.compile(
+    r"(?:\[(?P<v6>[0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|(?P<host>[A-Za-z0-9_](?:[\w.-]*\w)?\.?)?)"
+    r":(?P<port>[0-9]{1,9})",
+    re.ASCII,
+)
+
+
+def _is_ipv6(host: str) -> bool:
+    import ipaddress
+
+    try:
+        ipaddress.IPv6Address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _layers(
+    flags: Mapping[str, object], environment: Mapping[str, str]
+) -> Iterable[tuple[Callable[[Setting], str], Mapping[str, object]]]:
+    """What each source gives, weakest first, with a function that names the source."""
+    # An empty variable is how compose files and CI systems spell "not set".
+    from_environment = {
+        setting.name: environment[setting.environment]
+        for setting in SETTINGS
+        if environment.get(setting.environment)
+    }
+    from_flags = {name: raw for name, raw in flags.items() if raw is not None and raw != ()}
+    file = from_flags.get("config", from_environment.get("config"))
+    if file is not None:
+        by = "flag --config" if "config" in from_flags else "environment PENSTOCK_CONFIG"
+        path = _parse(_BY_NAME["config"], file, by)
+        assert isinstance(path, Path)
+        yield (lambda setting: f"file {path}"), _read_file(path, by)
+    yield (lambda setting: f"environment {setting.environment}"), from_environment
+    yield (lambda setting: f"flag {setting.flag}"), from_flags
+
+
+def _parse(setting: Setting, raw: object, source: str) -> object:
+    try:
+        return setting.parse(raw)
+    except _Unusable as problem:
+        raise SettingsError(
+            f"Setting {setting.name} from {source} is {_quoted(raw)}, but {problem}."
+        ) from None
+
+
+def _quoted(raw: object) -> str:
+    if isinstance(raw, tuple) and len(raw) == 1:
+        raw = raw[0]
+    text = repr(raw)
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def _add_default_ports(values: dict[str, object], sources: Mapping[str, str]) -> None:
+    node = values.get("node", 0)
+    assert isinstance(node, int)
+    shift = PORTS_PER_NODE * node
+    fits = max(DOOR_PORTS.values()) + shift <= PORT_MAX
+    if not fits and "kafka" not in values:
+        raise SettingsError(
+            f"Setting node from {sources['node']} is {node}, which is too large for a default "
+            f"port, so give the Kafka door's address with --kafka HOST:PORT."
+        )
+    for door, port in DOOR_PORTS.items():
+        # Port 0 is a free one: a large node number leaves no fixed default for the other doors.
+        values.setdefault(door, Endpoint(LOOPBACK, port + shift if fits else 0))
+
+
+def _check_together(settings: Settings) -> None:
+    """Refuse values that are fine alone and wrong together."""
+    if is_wildcard(settings.kafka.host) and settings.advertise is None:
+        raise SettingsError(
+            f"Setting kafka from {settings.source('kafka')} is '{settings.kafka}', which listens "
+            f"on every interface, so say with --advertise HOST:PORT where clients connect."
+        )
+    taken: dict[Endpoint, str] = {}
+    for door in DOOR_PORTS:
+        endpoint: Endpoint = getattr(settings, door)
+        if endpoint.port == 0 or not settings.is_explicit(door):
+            continue
+        if endpoint in taken:
+            raise SettingsError(
+                f"Setting {door} from {settings.source(door)} is '{endpoint}', but "
+                f"{taken[endpoint]} from {settings.source(taken[endpoint])} is the same address."
+            )
+        taken[endpoint] = door
+
+
+def _read_file(path: Path, by: str) -> dict[str, object]:
+    """The settings in a file by name; anything the table does not know is refused."""
+    content = _parse_file(path, by)
+    if not isinstance(content, dict):
+        raise SettingsError(f"File {path} from {by} must hold settings by name.")
+    known = {setting.name for setting in SETTINGS if setting.in_file}
+    given: dict[str, object] = {}
+    for key, raw in content.items():
+        name = str(key).replace("-", "_")
+        if name not in known:
+            raise SettingsError(f"File {path} from {by} {_unknown(str(key), known)}.")
+        if name in given:
+            raise SettingsError(f"File {path} from {by} gives the setting {name} twice.")
+        given[name] = raw
+    return given
+
+
+def _parse_file(path: Path, by: str) -> object:
+    try:
+        text = path.read_text(encoding="utf-8")
+        return _read_toml(text) if path.suffix == ".toml" else _read_yaml(text)
+    except OSError as error:
+        problem = (error.strerror or "it can't be read").lower()
+        raise SettingsError(f"File {path} from {by} can't be read: {problem}.") from None
+    except ValueError as error:
+        problem = " ".join(str(error).split()).rstrip(".")
+        raise SettingsError(f"File {path} from {by} can't be understood: {problem}.") from None
+
+
+def _read_toml(text: str) -> object:
+    # Imported here, like YAML below, because most nodes start without a file.
+    import tomllib
+
+    return tomllib.loads(text)
+
+
+def _read_yaml(text: str) -> object:
+    import yaml
+
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from None
+    return {} if content is None else content
+
+
+def _unknown(key: str, known: Iterable[str]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(key, list(known), n=1, cutoff=0.5)
+    hint = f"nearest is {near[0]!r}" if near else f"known are {', '.join(sorted(known))}"
+    return f"has an unknown setting {key!r} ({hint})"
+
+
+def _shown(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _text(raw: object) -> str:
+    if not isinstance(raw, str | Path):
+        raise _Unusable("it must be text")
+    text = str(raw).strip()
+    if not text or "\0" in text:
+        raise _Unusable("it must not be empty or hold a null character")
+    return text
+
+
+def _path(raw: object) -> Path:
+    try:
+        return Path(_text(raw)).expanduser()
+    except RuntimeError:
+        raise _Unusable("the home directory that ~ stands for is not known") from None
+
+
+def _config_path(raw: object) -> Path:
+    path = _path(raw)
+    if path.suffix not in (".toml", ".yaml", ".yml"):
+        raise _Unusable("its name must end in .toml, .yaml or .yml")
+    return path
+
+
+def _node(raw: object) -> BrokerId:
+    is_number = isinstance(raw, int) and not isinstance(raw, bool)
+    if not is_number and not (isinstance(raw, str) and re.fullmatch(r"\s*[0-9]{1,10}\s*", raw)):
+        raise _Unusable(f"it must be a whole number from 0 to {NODE_MAX}")
+    node = int(str(raw))
+    if not 0 <= node <= NODE_MAX:
+        raise _Unusable(f"it must be from 0 to {NODE_MAX}")
+    return BrokerId(node)
+
+
+def _endpoint(raw: object) -> Endpoint:
+    return parse_endpoint(_text(raw))
+
+
+def _advertise(raw: object) -> Endpoint:
+    endpoint = _endpoint(raw)
+    if is_wildcard(endpoint.host):
+        raise _Unusable("clients can't connect to a wildcard address")
+    return endpoint
+
+
+def _choice(choices: type[StrEnum]) -> Callable[[object], StrEnum]:
+    def parse(raw: object) -> StrEnum:
+        try:
+            return choices(_text(raw).lower())
+        except ValueError:
+            raise _Unusable(f"it must be one of {', '.join(choices)}") from None
+
+    return parse
+
+
+def _broker(raw: object) -> dict[str, str]:
+    """Kafka's broker settings from a table, from flags (a tuple), or from one variable."""
+    if isinstance(raw, dict):
+        return dict(_flattened(raw, ""))
+    pairs = raw if isinstance(raw, tuple) else _split_pairs(_text(raw))
+    parsed = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not _BROKER_KEY.fullmatch(key.strip()):
+            raise _Unusable("each broker setting must be NAME=VALUE, as in num.partitions=3")
+        parsed[key.strip()] = value.strip()
+    return parsed
+
+
+_BROKER_KEY = re.compile(r"[A-Za-z][\w.-]*", re.ASCII)
+
+
+def _split_pairs(text: str) -> list[str]:
+    """Cut at commas; a piece without "=" still belongs to the value before it, which is a list."""
+    pairs: list[str] = []
+    for piece in text.split(","):
+        if "=" not in piece and pairs:
+            pairs[-1] += f",{piece}"
+        elif piece.strip():
+            pairs.append(piece)
+    return pairs
+
+
+def _flattened(table: Mapping[object, object], prefix: str) -> Iterable[tuple[str, str]]:
+    """TOML reads the key num.partitions as a table in a table; the name is put together again."""
+    for key, value in table.items():
+        name = f"{prefix}{key}"
+        if not _BROKER_KEY.fullmatch(name):
+            raise _Unusable(f"{name!r} can't be the name of a broker setting")
+        if isinstance(value, dict):
+            yield from _flattened(value, f"{name}.")
+        else:
+            yield name, _plain(value)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return ",".join(_plain(one) for one in value)
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise _Unusable("each broker setting must be text, a number, true, false or a list")
+
+
+def _setting(
+    name: str, form: str, default: str, parse: Callable[[object], object], help_text: str
+) -> Setting:
+    word = "set" if name == "broker" else name
+    return Setting(
+        name=name,
+        form=form,
+        default=default,
+        help=help_text,
+        parse=parse,
+        flag=f"--{word.replace('_', '-')}",
+        environment=f"PENSTOCK_{word.upper()}",
+        in_file=name != "config",
+    )
+
+
+def _door(name: str, help_text: str) -> Setting:
+    return _setting(name, "HOST:PORT", f"{LOOPBACK}:{DOOR_PORTS[name]}", _endpoint, help_text)
+
+
+SETTINGS: tuple[Setting, ...] = (
+    _setting("data_dir", "DIR", "penstock-data", _path, "Where the node keeps its data."),
+    _setting("node", "N", "0", _node, "The node's number, which is its Kafka broker id."),
+    _door("kafka", "Where Kafka clients connect; port 0 picks a free one."),
+    _door("grpc", "Where gRPC clients connect."),
+    _door("http", "Where HTTP clients connect."),
+    _door("peer", "Where other nodes connect."),
+    _setting(
+        "advertise",
+        "HOST:PORT",
+        "",
+        _advertise,
+        "The Kafka address that clients are told; the bound one unless given.",
+    ),
+    _setting("config", "FILE", "", _config_path, "A TOML or YAML file with settings."),
+    _setting("log_format", "auto|text|json", "auto", _choice(LogFormat), "How log lines look."),
+    _setting(
+        "log_level", "debug|info|warning|error", "info", _choice(LogLevel), "What is worth a line."
+    ),
+    _setting(
+        "broker", "NAME=VALUE", "", _broker, "A broker setting by Kafka's name; may be repeated."
+    ),
+)
+_BY_NAME: Mapping[str, Setting] = MappingProxyType({setting.name: setting for setting in SETTINGS})

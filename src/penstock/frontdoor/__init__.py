@@ -1,0 +1,1 @@
+"""The doors: each translates one outside language into use cases, and decides nothing."""

@@ -1,0 +1,1 @@
+"""The Kafka door: connections, the table of APIs, and one handler per API."""

@@ -1,0 +1,105 @@
+"""What a handler sees and returns: the call, the answer, and the entry it has in the API table.
+
+A handler is `handle(call, request)` and returns one of
+
+- a response message (encoded by the connection), or `Frames` (already encoded), or None (no reply);
+- an `asyncio.Future` of one of those: the cheap way to wait, no task is made for it;
+- a coroutine of one of those: it is cancelled when the connection closes.
+
+A decoded request's `records` point into the connection's receive buffer and are valid only until
+the handler returns or first suspends: what is needed later must be copied before. All other
+fields are independent of the buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from penstock.broker.services import Services
+    from penstock.model.file_ranges import FileRange
+    from penstock.protocol.kafka.api_keys import ApiKey
+    from penstock.protocol.kafka.error_codes import ErrorCode
+
+
+class CloseHandle(Protocol):
+    """Undoes an `on_close`, once what it watched over is over."""
+
+    def cancel(self) -> None: ...
+
+
+class Peer(Protocol):
+    """The connection as a handler sees it."""
+
+    @property
+    def id(self) -> int:
+        """Unique among all connections of this process, also the closed ones."""
+        ...
+
+    @property
+    def peer_host(self) -> str: ...
+
+    @property
+    def peer_port(self) -> int: ...
+
+    def on_close(self, callback: Callable[[], None]) -> CloseHandle:
+        """`callback` runs once when the connection closes, at once if it is closed already."""
+        ...
+
+
+class Call:
+    """One request's surroundings: who asks, in which version, and what the broker offers."""
+
+    __slots__ = ("api_key", "client_id", "connection", "now", "services", "version")
+
+    def __init__(
+        self,
+        services: Services,
+        api_key: int,
+        version: int,
+        client_id: str | None,
+        connection: Peer,
+        now: float,
+    ) -> None:
+        self.services = services
+        self.api_key = api_key
+        self.version = version
+        self.client_id = client_id
+        self.connection = connection
+        # The monotonic clock when the request's last byte was received.
+        self.now = now
+
+
+class Frames:
+    """An already encoded response body; the connection sends its parts and releases the ranges."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: list[bytes | FileRange]) -> None:
+        self.parts = parts
+
+
+# A response message, `Frames`, or None. Messages have no common base, hence the wide type.
+Result: TypeAlias = Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """One API as this broker serves it; what is listed here is what ApiVersions advertises."""
+
+    key: ApiKey
+    # Lowest and highest version served, both inclusive.
+    versions: tuple[int, int]
+    request: type[Any]
+    response: type[Any]
+    handle: Callable[[Call, Any], Result | Awaitable[Result]]
+    # Builds the response for a request that is refused or fails as a whole. Without it, or when it
+    # returns None, such a request costs the client its connection.
+    error_response: Callable[[Call, Any, ErrorCode], Any] | None = None
+    # For APIs that may wait long for others (long polls, joins): when the node drains, a waiting
+    # call is cancelled and answered with `error_response(call, request, drain_code)` at once.
+    drain_code: ErrorCode | None = None
+    # The connection stops reading after such a request while unflushed bytes are over their limit.
+    adds_pressure: bool = False

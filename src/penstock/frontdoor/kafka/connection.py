@@ -1,0 +1,365 @@
+"""One Kafka client's connection: finds the API, calls its handler, replies in request order.
+
+Most answers are there when the handler returns and go straight into the send queue. A call that
+must wait stands in line, and whatever is answered behind it waits with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.frontdoor.kafka.api import Call, Frames, Result
+from penstock.frontdoor.kafka.errors import error_code
+from penstock.model.errors import Refused
+from penstock.model.file_ranges import FileRange
+from penstock.net.frame_connection import (
+    PAUSE_CALLS,
+    PAUSE_PRESSURE,
+    FrameConnection,
+    PeerFault,
+    Surroundings,
+)
+from penstock.protocol.kafka.api_keys import ApiKey
+from penstock.protocol.kafka.codec import DecodeError, decode
+from penstock.protocol.kafka.error_codes import ErrorCode
+from penstock.protocol.kafka.headers import decode_request_header
+
+if TYPE_CHECKING:
+    import socket
+
+    from penstock.broker.services import Services
+    from penstock.frontdoor.kafka.routes import Reply, Route, Routes
+    from penstock.model.endpoint import Endpoint
+
+_REQUEST_START_SIZE: Final = 8
+_unpack_start = Struct(">Ii").unpack_from
+_pack_start = Struct(">ii").pack
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoorParts:
+    """What all Kafka connections share."""
+
+    surroundings: Surroundings
+    services: Services
+    routes: Routes
+    # The body that answers an ApiVersions request in a version that we don't know.
+    unsupported_body: bytes
+    on_closed: Callable[[KafkaConnection], None]
+    # Asks to be relieved when the unflushed bytes are below their limit again.
+    await_relief: Callable[[KafkaConnection], None]
+
+
+class ServedCall(Call):
+    """A call with what the connection must remember of it until its reply is sent."""
+
+    __slots__ = ("correlation_id", "future", "reply", "request", "route", "size")
+
+    route: Route
+    request: Any
+    correlation_id: int
+    # How many bytes of the memory budget it holds while it waits.
+    size: int
+    future: asyncio.Future[Any] | None
+    reply: Reply | None
+
+
+class CloseWatch:
+    """A callback for the end of a connection, which can be taken back."""
+
+    __slots__ = ("_watches", "callback")
+
+    def __init__(self, callback: Callable[[], None], watches: dict[CloseWatch, None]) -> None:
+        self.callback = callback
+        self._watches = watches
+        watches[self] = None
+
+    def cancel(self) -> None:
+        self._watches.pop(self, None)
+
+
+class KafkaConnection:
+    """Handlers see it as their `Peer`; the socket below sees it as its `Receiver`."""
+
+    __slots__ = (
+        "_calls_max",
+        "_line",
+        "_link",
+        "_parts",
+        "_routes",
+        "_send_is_due",
+        "_services",
+        "_watches",
+        "id",
+        "peer_host",
+        "peer_port",
+    )
+
+    def __init__(
+        self, connection_id: int, sock: socket.socket, peer: Endpoint, parts: DoorParts
+    ) -> None:
+        self.id = connection_id
+        self.peer_host = peer.host
+        self.peer_port = peer.port
+        self._parts = parts
+        self._services = parts.services
+        self._routes = parts.routes
+        self._calls_max = parts.surroundings.limits.requests_in_flight_per_connection_max
+        # Calls in request order, from the first that waits for its answer on.
+        self._line: deque[ServedCall] = deque()
+        self._send_is_due = False
+        self._watches: dict[CloseWatch, None] = {}
+        self._link = FrameConnection(sock, peer, self, parts.surroundings)
+
+    # What handlers use
+
+    def on_close(self, callback: Callable[[], None]) -> CloseWatch:
+        watch = CloseWatch(callback, self._watches)
+        if self._link.is_closed:
+            watch.cancel()
+            callback()
+        return watch
+
+    # What the door uses
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._line)
+
+    @property
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        futures = (call.future for call in self._line)
+        return [future for future in futures if isinstance(future, asyncio.Task)]
+
+    def check(self, now: float) -> None:
+        self._link.check(now)
+
+    def relieve(self) -> None:
+        self._link.resume(PAUSE_PRESSURE)
+
+    def drain(self) -> None:
+        """Answers long polls at once, lets the other calls end, then closes."""
+        for call in list(self._line):
+            self._answer_early(call)
+        self._send_answered()
+        self._link.drain()
+
+    def close(self, why: str | None = None) -> None:
+        self._link.close(why)
+
+    # Requests
+
+    def on_frame(self, frame: memoryview, now: float) -> None:
+        if len(frame) < _REQUEST_START_SIZE:
+            raise PeerFault(f"a frame of {len(frame)} bytes is no request")
+        number, correlation_id = _unpack_start(frame)
+        route = self._routes.get(number)
+        if route is None:
+            self._refuse(number, correlation_id)
+            return
+        try:
+            header, position = decode_request_header(frame)
+            request = decode(route.request, route.version, frame, position)
+        except DecodeError as error:
+            raise PeerFault(f"bad {route} request: {error}") from None
+        api = route.api
+        call = ServedCall(self._services, api.key, route.version, header.client_id, self, now)
+        call.route = route
+        call.request = request
+        call.correlation_id = correlation_id
+        self._serve(call, len(frame))
+        if api.adds_pressure and self._services.pressure.is_over:
+            self._link.pause(PAUSE_PRESSURE)
+            self._parts.await_relief(self)
+
+    def _refuse(self, number: int, correlation_id: int) -> None:
+        """Clients find out with ApiVersions what we speak, so that one is always answered."""
+        api_key, version = number >> 16, number & 0xFFFF
+        if api_key != ApiKey.API_VERSIONS:
+            raise PeerFault(f"API {api_key} in version {version} is not served")
+        body = self._parts.unsupported_body
+        call = ServedCall(self._services, api_key, version, None, self, 0.0)
+        self._deliver(call, _pack_start(4 + len(body), correlation_id) + body)
+
+    def _serve(self, call: ServedCall, size: int) -> None:
+        route = call.route
+        try:
+            result = route.handle(call, call.request)
+        except Exception as error:
+            reply = self._reply_to_error(call, error)
+        else:
+            kind = type(result)
+            if kind is not route.response and kind is not Frames and result is not None:
+                self._wait(call, result, size)
+                return
+            reply = self._encode(call, result)
+        self._deliver(call, reply)
+
+    def _deliver(self, call: ServedCall, reply: Reply) -> None:
+        if self._line:
+            self._stand_in_line(call, reply)
+        else:
+            self._push(reply)
+
+    def _stand_in_line(self, call: ServedCall, reply: Reply | None) -> None:
+        call.size = 0
+        call.future = None
+        call.reply = reply
+        self._line.append(call)
+        self._brake()
+
+    def _brake(self) -> None:
+        if len(self._line) >= self._calls_max:
+            self._link.pause(PAUSE_CALLS)
+
+    # Answers that come later
+
+    def _wait(self, call: ServedCall, result: Any, size: int) -> None:
+        future = result if asyncio.isfuture(result) else self._start(result)
+        self._stand_in_line(call, None)
+        call.future = future
+        if future.done():
+            self._on_answer(call, future)
+            return
+        call.size = size
+        self._link.hold(size)
+        future.add_done_callback(partial(self._on_answer, call))
+
+    def _start(self, handling: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+        loop = self._parts.surroundings.loop
+        if sys.version_info >= (3, 12):
+            return asyncio.Task(handling, loop=loop, eager_start=True)
+        # Before 3.12 a task can't take its first step at once, and doing that step in its place
+        # is not safe: timeouts, for one, must find themselves inside a task.
+        return loop.create_task(handling)
+
+    def _on_answer(self, call: ServedCall, future: asyncio.Future[Any]) -> None:
+        if self._link.is_closed or call.reply is not None:
+            _discard_answer(future)
+            return
+        if future.cancelled():
+            self._link.close(f"its {call.route} was cancelled")
+            return
+        error = future.exception()
+        if error is None:
+            call.reply = self._encode(call, future.result())
+        elif isinstance(error, Exception):
+            call.reply = self._reply_to_error(call, error)
+        else:
+            raise error
+        if call is self._line[0] and not self._send_is_due:
+            # A burst of answers, as after a group commit, leaves in one go.
+            self._send_is_due = True
+            self._parts.surroundings.loop.call_soon(self._send_answered)
+
+    def _answer_early(self, call: ServedCall) -> None:
+        code = call.route.api.drain_code
+        if call.reply is not None or code is None:
+            return
+        call.reply = self._error_reply(call, code)
+        if isinstance(call.future, asyncio.Task):
+            call.future.cancel()
+
+    def _send_answered(self) -> None:
+        self._send_is_due = False
+        line = self._line
+        released = 0
+        while line and (reply := line[0].reply) is not None:
+            released += line.popleft().size
+            self._push(reply)
+        self._link.flush()
+        if released:
+            self._link.let_go(released)
+        if len(line) <= self._calls_max // 2:
+            self._link.resume(PAUSE_CALLS)
+
+    # Replies
+
+    def _push(self, reply: Reply) -> None:
+        if self._link.is_closed:
+            _discard(reply)
+        elif isinstance(reply, bytes):
+            self._link.push(reply)
+        else:
+            self._link.extend(reply)
+
+    def _encode(self, call: ServedCall, result: Result) -> Reply:
+        if result is None:
+            return []
+        try:
+            return call.route.encode_reply(call.correlation_id, result)
+        except Exception as error:
+            if isinstance(result, Frames):
+                _discard(result.parts)
+            return self._reply_to_error(call, error)
+
+    def _reply_to_error(self, call: ServedCall, error: Exception) -> Reply:
+        if isinstance(error, Refused):
+            return self._error_reply(call, error_code(error), error.detail)
+        logger.error("%s failed, which is a bug", call.route, exc_info=error)
+        return self._error_reply(call, ErrorCode.UNKNOWN_SERVER_ERROR, "internal error")
+
+    def _error_reply(self, call: ServedCall, code: ErrorCode, why: str = "") -> Reply:
+        """Closes the connection instead if the API has no way to say that all of it failed."""
+        route = call.route
+        try:
+            build = route.api.error_response
+            response = build(call, call.request, code) if build is not None else None
+            if response is not None:
+                return route.encode_reply(call.correlation_id, response)
+            self._link.close(f"its {route} was refused: {why or code.name}")
+        except Exception:
+            self._link.fail()
+        return []
+
+    # The end
+
+    def on_closed(self) -> None:
+        line, self._line = self._line, deque()
+        for call in line:
+            if isinstance(call.future, asyncio.Task):
+                call.future.cancel()
+            if call.reply is not None:
+                _discard(call.reply)
+        watches, self._watches = self._watches, {}
+        for watch in watches:
+            self._tell(watch.callback)
+        self._parts.on_closed(self)
+
+    def _tell(self, callback: Callable[[], None]) -> None:
+        try:
+            callback()
+        except Exception:
+            logger.exception(
+                "a callback for the end of %s:%s failed", self.peer_host, self.peer_port
+            )
+
+
+def _discard(reply: Reply) -> None:
+    if isinstance(reply, list):
+        for part in reply:
+            if isinstance(part, FileRange):
+                part.release()
+
+
+def _discard_answer(future: asyncio.Future[Any]) -> None:
+    """Nobody waits for it any more: its file ranges are released, a bug is still told."""
+    if future.cancelled():
+        return
+    error = future.exception()
+    if error is None:
+        result = future.result()
+        if isinstance(result, Frames):
+            _discard(result.parts)
+    elif not isinstance(error, Refused):
+        logger.error("a call failed after its connection closed, which is a bug", exc_info=error)

@@ -1,0 +1,22 @@
+"""The one table from the broker's reasons to Kafka's error codes."""
+
+from penstock.model.errors import Reason, Refused
+from penstock.protocol.kafka.error_codes import ErrorCode
+
+# Most reasons have their name from Kafka; those that differ are spelled out.
+_RENAMED = {
+    Reason.THROTTLED: ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    Reason.INVALID_TOPIC: ErrorCode.INVALID_TOPIC_EXCEPTION,
+    Reason.STORAGE_ERROR: ErrorCode.KAFKA_STORAGE_ERROR,
+    # Clients take a failed authorisation of the transactional id as fatal, so a transactional
+    # producer ends with a clear error instead of retrying for ever.
+    Reason.TRANSACTIONAL_ID_REFUSED: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+
+ERROR_CODES: dict[Reason, ErrorCode] = {
+    reason: _RENAMED.get(reason) or ErrorCode[reason.name] for reason in Reason
+}
+
+
+def error_code(refused: Refused) -> ErrorCode:
+    return ERROR_CODES[refused.reason]

@@ -1,0 +1,1 @@
+"""One module per API: its versions, its behaviour, its deviations, and its `API`."""

@@ -1,0 +1,75 @@
+"""AlterConfigs, versions 0 to 2: replaces all settings of topics and brokers.
+
+A setting that is not named goes back to its default. The changes of one request are one commit; a
+refused resource leaves the others alone. New settings act at once.
+
+Deviations: broker settings that are unknown are refused, where Kafka keeps them.
+"""
+
+from collections import Counter
+
+from penstock.frontdoor.kafka.api import Api, Call
+from penstock.frontdoor.kafka.config_resources import change_all
+from penstock.frontdoor.kafka.errors import error_code
+from penstock.model.errors import Reason, Refused
+from penstock.protocol.kafka.api_keys import ApiKey
+from penstock.protocol.kafka.error_codes import ErrorCode
+from penstock.protocol.kafka.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+
+async def handle(call: Call, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    answers = await change_all(
+        request.resources,
+        _settings,
+        lambda changes: call.services.configs.replace(changes, validate_only=request.validate_only),
+    )
+    responses = [
+        _response(asked, answer) for asked, answer in zip(request.resources, answers, strict=True)
+    ]
+    return AlterConfigsResponse(responses=responses)
+
+
+def _settings(resource: AlterConfigsResource) -> dict[str, str | None]:
+    times = Counter(config.name for config in resource.configs)
+    if any(count > 1 for count in times.values()):
+        raise Refused(Reason.INVALID_REQUEST, "A configuration key is given more than once.")
+    return {config.name: config.value for config in resource.configs}
+
+
+def _response(asked: AlterConfigsResource, refused: Refused | None) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=0 if refused is None else error_code(refused),
+        error_message=None if refused is None else refused.detail,
+        resource_type=asked.resource_type,
+        resource_name=asked.resource_name,
+    )
+
+
+def _error_response(
+    call: Call, request: AlterConfigsRequest, code: ErrorCode
+) -> AlterConfigsResponse:
+    responses = [
+        AlterConfigsResourceResponse(
+            error_code=code,
+            error_message=None,
+            resource_type=asked.resource_type,
+            resource_name=asked.resource_name,
+        )
+        for asked in request.resources
+    ]
+    return AlterConfigsResponse(responses=responses)
+
+
+API = Api(
+    key=ApiKey.ALTER_CONFIGS,
+    versions=(0, 2),
+    request=AlterConfigsRequest,
+    response=AlterConfigsResponse,
+    handle=handle,
+    error_response=_error_response,
+)

@@ -1,0 +1,83 @@
+"""ApiVersions, versions 0 to 4: lists exactly the APIs that this broker serves.
+
+- From version 3 on the client must name its software; a name or version that Kafka would not take
+  is answered with INVALID_REQUEST and no list.
+- A version that we don't know is answered in version 0 with UNSUPPORTED_VERSION and the list, so
+  that the client can ask again; the connection does that itself, since the body can't be decoded.
+- There are no features to list yet: none is supported, none is finalized, the epoch is unknown.
+- The response header never has tagged fields, whatever the version.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from penstock.frontdoor.kafka.api import Api, Call, Frames
+from penstock.protocol.kafka.api_keys import ApiKey
+from penstock.protocol.kafka.codec import encode
+from penstock.protocol.kafka.error_codes import ErrorCode
+from penstock.protocol.kafka.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+
+VERSIONS: Final = (0, 4)
+_NAMES_SOFTWARE_FROM: Final = 3
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+class _ApiVersions:
+    """The list changes only with the code, so each version of it is encoded once."""
+
+    def __init__(self, listed: list[ApiVersion]) -> None:
+        self._listed = listed
+        self._bodies: dict[int, bytes] = {}
+
+    def handle(self, call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse | Frames:
+        if call.version >= _NAMES_SOFTWARE_FROM and not _names_software(request):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        body = self._bodies.get(call.version)
+        if body is None:
+            body = encode(ApiVersionsResponse(api_keys=self._listed), call.version)
+            self._bodies[call.version] = body
+        return Frames([body])
+
+
+def make_api(others: Iterable[Api]) -> Api:
+    """ApiVersions itself, listing `others` and itself."""
+    versions = {api.key: api.versions for api in others} | {ApiKey.API_VERSIONS: VERSIONS}
+    return Api(
+        key=ApiKey.API_VERSIONS,
+        versions=VERSIONS,
+        request=ApiVersionsRequest,
+        response=ApiVersionsResponse,
+        handle=_ApiVersions(_listing(versions)).handle,
+        error_response=_error_response,
+    )
+
+
+def unsupported_version(apis: Iterable[Api]) -> ApiVersionsResponse:
+    """The answer to an ApiVersions request in a version that we don't know."""
+    listed = _listing({api.key: api.versions for api in apis})
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=listed)
+
+
+def _listing(versions: dict[ApiKey, tuple[int, int]]) -> list[ApiVersion]:
+    return [
+        ApiVersion(api_key=key, min_version=lowest, max_version=highest)
+        for key, (lowest, highest) in sorted(versions.items())
+    ]
+
+
+def _names_software(request: ApiVersionsRequest) -> bool:
+    names = (request.client_software_name, request.client_software_version)
+    return all(_SOFTWARE.fullmatch(name) for name in names)
+
+
+def _error_response(
+    call: Call, request: ApiVersionsRequest, code: ErrorCode
+) -> ApiVersionsResponse:
+    return ApiVersionsResponse(error_code=code)

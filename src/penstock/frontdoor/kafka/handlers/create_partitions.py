@@ -1,0 +1,69 @@
+"""CreatePartitions, versions 0 to 3: makes topics larger, one result per topic.
+
+Deviations: `timeout_ms` is not used, the answer comes when the partitions can be used; the broker's
+own topics keep their number of partitions, because what they hold is spread by it.
+"""
+
+from collections.abc import Mapping
+
+from penstock.broker.topics import Growth, Outcome
+from penstock.frontdoor.kafka.api import Api, Call
+from penstock.frontdoor.kafka.errors import error_code
+from penstock.model.errors import Refused
+from penstock.protocol.kafka.api_keys import ApiKey
+from penstock.protocol.kafka.error_codes import ErrorCode
+from penstock.protocol.kafka.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+
+async def handle(call: Call, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    wanted = [_growth(topic) for topic in request.topics]
+    try:
+        outcomes: Mapping[str, Outcome] = await call.services.topics.grow(
+            wanted, validate_only=request.validate_only
+        )
+    except Refused as refused:
+        outcomes = {growth.name: refused for growth in wanted}
+    return CreatePartitionsResponse(
+        results=[_result(name, outcome) for name, outcome in outcomes.items()]
+    )
+
+
+def _growth(topic: CreatePartitionsTopic) -> Growth:
+    assignments = topic.assignments
+    return Growth(
+        name=topic.name,
+        partitions=topic.count,
+        assignments=None if assignments is None else [each.broker_ids for each in assignments],
+    )
+
+
+def _result(name: str, outcome: Outcome) -> CreatePartitionsTopicResult:
+    if isinstance(outcome, Refused):
+        return CreatePartitionsTopicResult(
+            name=name, error_code=error_code(outcome), error_message=outcome.detail
+        )
+    return CreatePartitionsTopicResult(name=name, error_code=0)
+
+
+def _error_response(
+    call: Call, request: CreatePartitionsRequest, code: ErrorCode
+) -> CreatePartitionsResponse:
+    results = [
+        CreatePartitionsTopicResult(name=topic.name, error_code=code) for topic in request.topics
+    ]
+    return CreatePartitionsResponse(results=results)
+
+
+API = Api(
+    key=ApiKey.CREATE_PARTITIONS,
+    versions=(0, 3),
+    request=CreatePartitionsRequest,
+    response=CreatePartitionsResponse,
+    handle=handle,
+    error_response=_error_response,
+)

@@ -1,0 +1,179 @@
+"""Fetch, versions 0 to 18: read batches from some partitions, waiting for them if need be.
+
+- The records of an answer are ranges of segment files, sent without passing through Python.
+- An offset inside a batch returns the whole batch; the client skips what it has.
+- Versions below 4 get their records in the formats 0 and 1; zstd needs version 10.
+- Incremental sessions exist from version 7 on (KIP-227), topic ids from 13 on.
+- The last stable offset is the high watermark, since there are no transactions yet; for
+  read_committed the list of aborted ones is empty.
+- Followers do not fetch: brokers replicate on the peer port.
+"""
+
+from functools import partial
+from itertools import groupby
+from uuid import UUID
+
+from penstock.broker.fetch import MAGIC_NEWEST, FetchAnswer, FetchQuery
+from penstock.broker.fetch_sessions import (
+    NO_SESSION,
+    Fetched,
+    PartitionKey,
+    SessionStep,
+    Wanted,
+    partition_key,
+)
+from penstock.frontdoor.kafka.api import Api, Call, Frames, Result
+from penstock.frontdoor.kafka.errors import ERROR_CODES
+from penstock.model.errors import Reason, Refused
+from penstock.model.ids import TopicId, TopicName
+from penstock.protocol.kafka.api_keys import ApiKey
+from penstock.protocol.kafka.error_codes import ErrorCode
+from penstock.protocol.kafka.fetch_response import encode_fetch_response
+from penstock.protocol.kafka.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+
+FIRST_MAGIC_1_VERSION = 2
+FIRST_MAGIC_2_VERSION = 4
+# Older clients do not know the code for a storage error and would give up.
+FIRST_STORAGE_ERROR_VERSION = 6
+FIRST_ERROR_CODE_VERSION = 7
+FIRST_ZSTD_VERSION = 10
+FIRST_TOPIC_ID_VERSION = 13
+READ_COMMITTED = 1
+
+
+def handle(call: Call, request: FetchRequest) -> Result:
+    _refuse_followers(request)
+    version = call.version
+    query = FetchQuery(
+        wanted=_wanted(request),
+        forgotten=_forgotten(request),
+        step=SessionStep(
+            request.session_id, request.session_epoch, version >= FIRST_TOPIC_ID_VERSION
+        ),
+        wait_ms_max=request.max_wait_ms,
+        bytes_min=request.min_bytes,
+        bytes_max=request.max_bytes,
+        magic=_magic(version),
+        takes_zstd=version >= FIRST_ZSTD_VERSION,
+    )
+    render = partial(_render, version, request.isolation_level == READ_COMMITTED)
+    return call.services.fetch.fetch(query, call.connection.on_close, render)
+
+
+def _refuse_followers(request: FetchRequest) -> None:
+    state = request.replica_state
+    if request.replica_id >= 0 or (state is not None and state.replica_id >= 0):
+        raise Refused(Reason.INVALID_REQUEST, "brokers replicate on the peer port")
+
+
+def _wanted(request: FetchRequest) -> list[Wanted]:
+    return [
+        Wanted(
+            TopicName(topic.topic),
+            TopicId(topic.topic_id),
+            partition.partition,
+            offset=partition.fetch_offset,
+            bytes_max=partition.partition_max_bytes,
+            term=partition.current_leader_epoch,
+            last_fetched_term=partition.last_fetched_epoch,
+        )
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+
+
+def _forgotten(request: FetchRequest) -> list[PartitionKey]:
+    return [
+        partition_key(TopicName(topic.topic), TopicId(topic.topic_id), partition)
+        for topic in request.forgotten_topics_data
+        for partition in topic.partitions
+    ]
+
+
+def _magic(version: int) -> int:
+    if version >= FIRST_MAGIC_2_VERSION:
+        return MAGIC_NEWEST
+    return 1 if version >= FIRST_MAGIC_1_VERSION else 0
+
+
+def _render(version: int, is_read_committed: bool, answer: FetchAnswer) -> Frames:
+    topics = [
+        FetchableTopicResponse(
+            topic=topic,
+            topic_id=topic_id,
+            partitions=[_partition(version, is_read_committed, one) for one in of_topic],
+        )
+        for (topic, topic_id), of_topic in groupby(answer.partitions, _topic_of)
+    ]
+    response = FetchResponse(session_id=answer.session_id, responses=topics)
+    return Frames(encode_fetch_response(response, version))
+
+
+def _topic_of(fetched: Fetched) -> tuple[str, UUID]:
+    return fetched.wanted.topic, fetched.wanted.topic_id
+
+
+def _partition(version: int, is_read_committed: bool, fetched: Fetched) -> PartitionData:
+    data = PartitionData(
+        partition_index=fetched.wanted.partition,
+        high_watermark=fetched.high_watermark,
+        last_stable_offset=fetched.high_watermark,
+        log_start_offset=fetched.log_start_offset,
+        aborted_transactions=[] if is_read_committed else None,
+        records=fetched.records if fetched.records is not None else b"",
+    )
+    if fetched.reason is not None:
+        data.error_code = _code(version, fetched.reason)
+    if fetched.diverging is not None:
+        term, end_offset = fetched.diverging
+        data.diverging_epoch = EpochEndOffset(epoch=term, end_offset=end_offset)
+    return data
+
+
+def _code(version: int, reason: Reason) -> ErrorCode:
+    if reason is Reason.STORAGE_ERROR and version < FIRST_STORAGE_ERROR_VERSION:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return ERROR_CODES[reason]
+
+
+def error_response(call: Call, request: FetchRequest, code: ErrorCode) -> FetchResponse:
+    """One code for all; before version 7 only partitions could carry it. An early answer without
+    an error keeps the consumer's session as it is."""
+    if code is ErrorCode.NONE:
+        return FetchResponse(session_id=max(NO_SESSION, request.session_id))
+    if call.version >= FIRST_ERROR_CODE_VERSION:
+        return FetchResponse(error_code=code)
+    return FetchResponse(
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic,
+                partitions=[
+                    PartitionData(
+                        partition_index=partition.partition,
+                        error_code=code,
+                        high_watermark=-1,
+                        records=b"",
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+API = Api(
+    key=ApiKey.FETCH,
+    versions=(0, 18),
+    request=FetchRequest,
+    response=FetchResponse,
+    handle=handle,
+    error_response=error_response,
+    drain_code=ErrorCode.NONE,
+)

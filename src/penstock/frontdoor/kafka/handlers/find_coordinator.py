@@ -1,0 +1,102 @@
+"""FindCoordinator, versions 0 to 6: which broker to ask about a group.
+
+- Groups: always this broker; the internal topic is made on the first question, and the answer
+  waits for it, where Kafka sends clients away to ask again.
+- Transactional ids: there are no transactions yet. Refused with the code that clients take as
+  fatal, so that a transactional producer ends with an error instead of asking for ever.
+- Share groups' state (version 6): not served, INVALID_REQUEST as from a Kafka without them.
+"""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from penstock.frontdoor.kafka.api import Api, Call
+from penstock.frontdoor.kafka.errors import error_code
+from penstock.model.endpoint import Endpoint
+from penstock.model.errors import Reason, Refused
+from penstock.model.ids import BrokerId, GroupId
+from penstock.protocol.kafka.api_keys import ApiKey
+from penstock.protocol.kafka.error_codes import ErrorCode
+from penstock.protocol.kafka.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+BATCHED_FROM = 4
+
+
+class KeyType(IntEnum):
+    GROUP = 0
+    TRANSACTION = 1
+
+
+class Found(NamedTuple):
+    node: BrokerId = BrokerId(-1)
+    endpoint: Endpoint = Endpoint("", -1)
+    code: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+
+async def handle(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    if call.version < BATCHED_FROM:
+        found = await _find(call, request.key_type, request.key)
+        return FindCoordinatorResponse(
+            error_code=found.code,
+            error_message=found.message,
+            node_id=found.node,
+            host=found.endpoint.host,
+            port=found.endpoint.port,
+        )
+    # A client that repeats a key gets it answered as often, but it is looked up once.
+    keys = dict.fromkeys(request.coordinator_keys)
+    results = {key: await _find(call, request.key_type, key) for key in keys}
+    return FindCoordinatorResponse(
+        coordinators=[_coordinator(key, results[key]) for key in request.coordinator_keys]
+    )
+
+
+async def _find(call: Call, key_type: int, key: str) -> Found:
+    try:
+        if key_type == KeyType.TRANSACTION:
+            detail = "this broker has no transactions"
+            raise Refused(Reason.TRANSACTIONAL_ID_REFUSED, detail)
+        if key_type != KeyType.GROUP:
+            detail = f"this broker has no coordinators of type {key_type}"
+            raise Refused(Reason.INVALID_REQUEST, detail)
+        return Found(*await call.services.groups.find_coordinator(GroupId(key)))
+    except Refused as refused:
+        return Found(code=error_code(refused), message=refused.detail)
+
+
+def _coordinator(key: str, found: Found) -> Coordinator:
+    return Coordinator(
+        key=key,
+        node_id=found.node,
+        host=found.endpoint.host,
+        port=found.endpoint.port,
+        error_code=found.code,
+        error_message=found.message,
+    )
+
+
+def error_response(
+    call: Call, request: FindCoordinatorRequest, code: ErrorCode
+) -> FindCoordinatorResponse:
+    failed = Found(code=code)
+    return FindCoordinatorResponse(
+        error_code=code,
+        node_id=failed.node,
+        port=failed.endpoint.port,
+        coordinators=[_coordinator(key, failed) for key in request.coordinator_keys],
+    )
+
+
+API = Api(
+    key=ApiKey.FIND_COORDINATOR,
+    versions=(0, 6),
+    request=FindCoordinatorRequest,
+    response=FindCoordinatorResponse,
+    handle=handle,
+    error_response=error_response,
+)

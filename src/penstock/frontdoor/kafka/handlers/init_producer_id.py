@@ -1,0 +1,35 @@
+"""InitProducerId, versions 0 to 6: an id for an idempotent producer.
+
+Without a transactional id a producer always gets a new id with epoch 0, as from Kafka, whatever id
+it had. A transactional id is refused, since there are no transactions yet; the code for it ends a
+transactional producer with an error instead of letting it try for ever.
+"""
+
+from penstock.frontdoor.kafka.api import Api, Call
+from penstock.protocol.kafka.api_keys import ApiKey
+from penstock.protocol.kafka.error_codes import ErrorCode
+from penstock.protocol.kafka.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+
+
+async def handle(call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    producer_id, epoch = await call.services.producers.identify(request.transactional_id)
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
+
+
+def error_response(
+    call: Call, request: InitProducerIdRequest, code: ErrorCode
+) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+
+
+API = Api(
+    key=ApiKey.INIT_PRODUCER_ID,
+    versions=(0, 6),
+    request=InitProducerIdRequest,
+    response=InitProducerIdResponse,
+    handle=handle,
+    error_response=error_response,
+)

@@ -1,0 +1,102 @@
+"""ListOffsets, versions 0 to 11: offsets at the ends of a partition, or by time.
+
+- Time -1 is the high watermark, -2 the log's start, -3 the record with the newest timestamp
+  (from version 7 on), -4 the start of what is on local disk (8), which is the log's start, and -5
+  the end of what is in tiered storage (9), of which there is none: -1.
+- Version 0 answers with a list of offsets before a time, as old clients expect it.
+- Both isolation levels see the same, since there are no transactions yet.
+"""
+
+import asyncio
+
+from penstock.broker.offsets import Offsets, Position
+from penstock.frontdoor.kafka.api import Api, Call
+from penstock.frontdoor.kafka.errors import error_code
+from penstock.model.errors import Reason, Refused
+from penstock.model.ids import TopicName
+from penstock.protocol.kafka.api_keys import ApiKey
+from penstock.protocol.kafka.error_codes import ErrorCode
+from penstock.protocol.kafka.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    ListOffsetsTopicResponse,
+)
+
+_FIRST_VERSIONS = {
+    Position.MAX_TIMESTAMP: 7,
+    Position.EARLIEST_LOCAL: 8,
+    Position.LATEST_TIERED: 9,
+}
+
+
+async def handle(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    topics = [_answer_topic(call, topic) for topic in request.topics]
+    return ListOffsetsResponse(topics=await asyncio.gather(*topics))
+
+
+async def _answer_topic(call: Call, topic: ListOffsetsTopic) -> ListOffsetsTopicResponse:
+    answers = []
+    for partition in topic.partitions:
+        try:
+            answers.append(await _answer(call, TopicName(topic.name), partition))
+        except Refused as refused:
+            answers.append(_refused(partition.partition_index, error_code(refused)))
+    return ListOffsetsTopicResponse(name=topic.name, partitions=answers)
+
+
+async def _answer(
+    call: Call, topic: TopicName, asked: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
+    _check_position(call.version, asked.timestamp)
+    offsets: Offsets = call.services.offsets
+    index = asked.partition_index
+    if call.version == 0:
+        several = await offsets.find_several(topic, index, asked.timestamp, asked.max_num_offsets)
+        return ListOffsetsPartitionResponse(partition_index=index, old_style_offsets=several)
+    found = await offsets.find(topic, index, asked.timestamp, term=asked.current_leader_epoch)
+    return ListOffsetsPartitionResponse(
+        partition_index=index,
+        timestamp=found.timestamp_ms,
+        offset=found.offset,
+        leader_epoch=found.term,
+    )
+
+
+def _check_position(version: int, timestamp: int) -> None:
+    if timestamp in (Position.LATEST, Position.EARLIEST) or timestamp >= 0:
+        return
+    first = next((first for name, first in _FIRST_VERSIONS.items() if name == timestamp), None)
+    if first is None or version < first:
+        detail = f"version {version} has no position {timestamp}"
+        raise Refused(Reason.UNSUPPORTED_VERSION, detail)
+
+
+def _refused(index: int, code: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=index, error_code=code)
+
+
+def error_response(call: Call, request: ListOffsetsRequest, code: ErrorCode) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    _refused(partition.partition_index, code) for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+API = Api(
+    key=ApiKey.LIST_OFFSETS,
+    versions=(0, 11),
+    request=ListOffsetsRequest,
+    response=ListOffsetsResponse,
+    handle=handle,
+    error_response=error_response,
+)

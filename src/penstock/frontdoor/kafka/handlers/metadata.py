@@ -1,0 +1,189 @@
+"""Metadata, versions 0 to 13: the brokers, and topics with the places of their partitions.
+
+All topics (null, or in version 0 an empty list), topics by name, and from version 12 on by id.
+A missing topic is made when both the client and `auto.create.topics.enable` permit it, and the
+answer waits until its partitions are in use, where Kafka answers with an error first and lets the
+client ask again. The broker's own topics are never made this way.
+
+Deviations: none known. `controller_id` is this broker, which is the controller of its cluster.
+"""
+
+from collections.abc import Awaitable, Iterable
+from uuid import UUID
+
+from penstock.broker.topics import NewTopic, Outcome, Topic, check_topic_name, is_internal
+from penstock.frontdoor.kafka.api import Api, Call
+from penstock.frontdoor.kafka.errors import error_code
+from penstock.frontdoor.kafka.operations import ALL_ON_CLUSTER, ALL_ON_TOPIC
+from penstock.model.errors import Reason, Refused
+from penstock.protocol.kafka.api_keys import ApiKey
+from penstock.protocol.kafka.error_codes import ErrorCode
+from penstock.protocol.kafka.messages.metadata import (
+    OPERATIONS_NOT_REQUESTED,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+NO_ID = UUID(int=0)
+_FIRST_VERSION_BY_ID = 12
+
+
+def handle(call: Call, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
+    asked = _asked(call, request)
+    if asked is None:
+        topics = [_described(call, topic) for topic in call.services.cluster.topics()]
+        return _response(call, request, topics)
+    missing = _to_make(call, request, asked)
+    if missing:
+        return _make_and_answer(call, request, asked, missing)
+    return _response(call, request, [_topic(call, topic, {}) for topic in asked])
+
+
+async def _make_and_answer(
+    call: Call, request: MetadataRequest, asked: list[MetadataRequestTopic], missing: list[NewTopic]
+) -> MetadataResponse:
+    try:
+        outcomes = await call.services.topics.ensure(missing)
+    except Refused as refused:
+        outcomes = {new.name: refused for new in missing}
+    return _response(call, request, [_topic(call, topic, outcomes) for topic in asked])
+
+
+def _asked(call: Call, request: MetadataRequest) -> list[MetadataRequestTopic] | None:
+    """The topics asked for, each once; None for all."""
+    if request.topics is None or (call.version == 0 and not request.topics):
+        return None
+    if call.version < _FIRST_VERSION_BY_ID:
+        _check_without_ids(request.topics)
+    # One by id is told by its id alone, whatever name stands beside it.
+    distinct = {
+        topic.name if topic.topic_id == NO_ID else topic.topic_id: topic for topic in request.topics
+    }
+    return list(distinct.values())
+
+
+def _check_without_ids(topics: Iterable[MetadataRequestTopic]) -> None:
+    for topic in topics:
+        if topic.name is None or topic.topic_id != NO_ID:
+            detail = f"Topics can be asked for by id from version {_FIRST_VERSION_BY_ID} on."
+            raise Refused(Reason.INVALID_REQUEST, detail)
+
+
+def _to_make(
+    call: Call, request: MetadataRequest, asked: list[MetadataRequestTopic]
+) -> list[NewTopic]:
+    cluster = call.services.cluster
+    if not request.allow_auto_topic_creation:
+        return []
+    if not cluster.bool_setting("auto.create.topics.enable"):
+        return []
+    return [
+        NewTopic(name=topic.name, configs={})
+        for topic in asked
+        if topic.topic_id == NO_ID
+        and topic.name is not None
+        and cluster.topic(topic.name) is None
+        and not is_internal(topic.name)
+    ]
+
+
+def _topic(
+    call: Call, asked: MetadataRequestTopic, outcomes: dict[str, Outcome]
+) -> MetadataResponseTopic:
+    cluster = call.services.cluster
+    if asked.topic_id != NO_ID:
+        by_id = cluster.topic_by_id(asked.topic_id)
+        if by_id is not None:
+            return _described(call, by_id)
+        code = ErrorCode.UNKNOWN_TOPIC_ID
+        return MetadataResponseTopic(error_code=code, name=None, topic_id=asked.topic_id)
+    name = asked.name or ""
+    by_name = cluster.topic(name)
+    if by_name is not None:
+        return _described(call, by_name)
+    code = _code_of_missing(name, outcomes.get(name))
+    return MetadataResponseTopic(error_code=code, name=name, is_internal=is_internal(name))
+
+
+def _code_of_missing(name: str, outcome: Outcome | None) -> ErrorCode:
+    try:
+        check_topic_name(name)
+    except Refused as refused:
+        return error_code(refused)
+    if isinstance(outcome, Refused):
+        if outcome.reason == Reason.STORAGE_ERROR:
+            # The disk may have room again when the client asks next: this code makes it ask.
+            return ErrorCode.LEADER_NOT_AVAILABLE
+        return error_code(outcome)
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _described(call: Call, topic: Topic) -> MetadataResponseTopic:
+    views = call.services.topics.describe(topic)
+    return MetadataResponseTopic(
+        error_code=0,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.internal,
+        partitions=[
+            MetadataResponsePartition(
+                error_code=0 if leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+                partition_index=partition,
+                leader_id=leader,
+                leader_epoch=term,
+                replica_nodes=replicas,
+                isr_nodes=in_sync,
+                offline_replicas=offline,
+            )
+            for partition, leader, term, replicas, in_sync, offline in views
+        ],
+    )
+
+
+def _response(
+    call: Call, request: MetadataRequest, topics: list[MetadataResponseTopic]
+) -> MetadataResponse:
+    cluster = call.services.cluster
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            topic.topic_authorized_operations = ALL_ON_TOPIC
+    rack = cluster.broker_setting("broker.rack") or None
+    operations = OPERATIONS_NOT_REQUESTED
+    if request.include_cluster_authorized_operations:
+        operations = ALL_ON_CLUSTER
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=broker, host=place.host, port=place.port, rack=rack)
+            for broker, place in cluster.brokers.items()
+        ],
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.controller_id,
+        topics=topics,
+        cluster_authorized_operations=operations,
+    )
+
+
+def _error_response(call: Call, request: MetadataRequest, code: ErrorCode) -> MetadataResponse:
+    topics = [
+        MetadataResponseTopic(
+            error_code=code,
+            name=topic.name if call.version >= _FIRST_VERSION_BY_ID else topic.name or "",
+            topic_id=topic.topic_id,
+        )
+        for topic in request.topics or ()
+    ]
+    return _response(call, request, topics)
+
+
+API = Api(
+    key=ApiKey.METADATA,
+    versions=(0, 13),
+    request=MetadataRequest,
+    response=MetadataResponse,
+    handle=handle,
+    error_response=_error_response,
+)

@@ -1,0 +1,249 @@
+"""Produce, versions 0 to 13: append one batch to each of some partitions.
+
+- Versions 0 to 2 carry message sets of the formats 0 and 1, which are stored as record batches.
+- From version 3 on a partition gets exactly one record batch; zstd needs version 7.
+- From version 13 on topics are named by their ids.
+- `acks` 1 and -1 mean the same here: the answer comes when the batch is as safe as the topic's
+  flush policy asks for. With `acks` 0 there is no answer; a refusal closes the connection, which
+  is the one way to tell the client that something is wrong.
+- A partition that has too much unflushed data refuses with NOT_ENOUGH_REPLICAS, since that is the
+  one code which every client takes as: not written, try again.
+- Transactional produces are refused; clients take the code for it as fatal.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from uuid import UUID
+
+from penstock.broker.produce import (
+    ACKS_ALL,
+    ACKS_LEADER,
+    ACKS_NONE,
+    Appended,
+    Commit,
+    Produce,
+    RecordsRefused,
+    Wait,
+)
+from penstock.frontdoor.kafka.api import Api, Call, Result
+from penstock.frontdoor.kafka.errors import error_code
+from penstock.frontdoor.kafka.produce_reply import ReplyForm, reply_form
+from penstock.model.errors import Reason, Refused
+from penstock.model.ids import TopicId, TopicName
+from penstock.protocol.kafka.api_keys import ApiKey
+from penstock.protocol.kafka.error_codes import ErrorCode
+from penstock.protocol.kafka.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+FIRST_BATCH_VERSION = 3
+# Older clients do not know the code for a storage error and would give up.
+FIRST_STORAGE_ERROR_VERSION = 4
+FIRST_ZSTD_VERSION = 7
+_ACKS = (ACKS_ALL, ACKS_NONE, ACKS_LEADER)
+
+
+def handle(call: Call, request: ProduceRequest) -> Result:
+    refusal = _refusal(request)
+    if refusal is not None:
+        return error_response(call, request, refusal)
+    topics = request.topic_data
+    if len(topics) == 1 and len(topics[0].partition_data) == 1 and request.acks != ACKS_NONE:
+        return _handle_one(call, request.timeout_ms, topics[0])
+    answers = _Answers(call.services.produce, call.version)
+    response = ProduceResponse(responses=[answers.take_topic(topic) for topic in topics])
+    if request.acks == ACKS_NONE:
+        if answers.refusal is not None:
+            raise answers.refusal
+        return None
+    return answers.when_safe(response, call.now + request.timeout_ms / 1000)
+
+
+# One partition, which is by far the most frequent: no message is built, its bytes are filled in.
+
+
+def _handle_one(call: Call, timeout_ms: int, topic: TopicProduceData) -> Result:
+    data = topic.partition_data[0]
+    produce, version = call.services.produce, call.version
+    name, topic_id, index = topic.name, topic.topic_id, data.index
+    try:
+        appended = _append(produce, version, topic, data)
+    except Refused as refused:
+        return _refused_one(version, name, topic_id, index, refused)
+    form = reply_form(version, name or topic_id, index)
+    if appended.done is None:
+        return form.fill(appended)
+    wait = _OneWait(form, appended, call.now + timeout_ms / 1000)
+    produce.when_one_safe(appended.done, wait)
+    return wait.future
+
+
+class _OneWait(Wait):
+    """One partition's answer, which is known but not true yet.
+
+    It holds nothing of the request, whose records lie in a buffer that is used again.
+    """
+
+    __slots__ = ("_appended", "_form", "future")
+
+    def __init__(self, form: ReplyForm, appended: Appended, deadline: float) -> None:
+        super().__init__(deadline)
+        self._form = form
+        self._appended = appended
+        self.future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+
+    def finish(self, error: Refused | None) -> None:
+        if self.future.done():
+            return
+        if error is None:
+            self.future.set_result(self._form.fill(self._appended))
+            return
+        self.future.set_result(_refused_one(*self._form.key, error))
+
+
+def _refused_one(
+    version: int, name: str, topic_id: UUID, index: int, refused: Refused
+) -> ProduceResponse:
+    answer = PartitionProduceResponse(index=index)
+    _refuse(answer, version, refused)
+    topic = TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=[answer])
+    return ProduceResponse(responses=[topic])
+
+
+# Several partitions, or none.
+
+
+class _Answers:
+    """The answers to one request; some are written down before they are true."""
+
+    __slots__ = ("_commits", "_future", "_produce", "_response", "_version", "_waiting", "refusal")
+
+    _future: asyncio.Future[ProduceResponse]
+    _response: ProduceResponse
+
+    def __init__(self, produce: Produce, version: int) -> None:
+        self._produce = produce
+        self._version = version
+        self._waiting: list[PartitionProduceResponse] = []
+        self._commits: list[Commit] = []
+        # The last one, for a client that gets no answers.
+        self.refusal: Refused | None = None
+
+    def take_topic(self, topic: TopicProduceData) -> TopicProduceResponse:
+        answers = [self._take(topic, data) for data in topic.partition_data]
+        return TopicProduceResponse(
+            name=topic.name, topic_id=topic.topic_id, partition_responses=answers
+        )
+
+    def _take(
+        self, topic: TopicProduceData, data: PartitionProduceData
+    ) -> PartitionProduceResponse:
+        answer = PartitionProduceResponse(index=data.index)
+        try:
+            appended = _append(self._produce, self._version, topic, data)
+        except Refused as refused:
+            self.refusal = refused
+            _refuse(answer, self._version, refused)
+            return answer
+        answer.base_offset = appended.base_offset
+        answer.log_append_time_ms = appended.append_time_ms
+        answer.log_start_offset = appended.log_start_offset
+        if appended.done is not None:
+            self._waiting.append(answer)
+            self._commits.append(appended.done)
+        return answer
+
+    def when_safe(self, response: ProduceResponse, deadline: float) -> Result:
+        if not self._commits:
+            return response
+        self._response = response
+        self._future = asyncio.get_running_loop().create_future()
+        self._produce.when_safe(self._commits, deadline, self._finish)
+        return self._future
+
+    def _finish(self, errors: Sequence[Refused | None]) -> None:
+        for answer, error in zip(self._waiting, errors, strict=True):
+            if error is not None:
+                _refuse(answer, self._version, error)
+        if not self._future.done():
+            self._future.set_result(self._response)
+
+
+def _append(
+    produce: Produce, version: int, topic: TopicProduceData, data: PartitionProduceData
+) -> Appended:
+    name = TopicName(topic.name)
+    if version >= FIRST_BATCH_VERSION:
+        return produce.append(
+            name,
+            TopicId(topic.topic_id),
+            data.index,
+            data.records,
+            takes_zstd=version >= FIRST_ZSTD_VERSION,
+        )
+    return produce.append_messages(name, data.index, bytes(data.records or b""))
+
+
+def _refusal(request: ProduceRequest) -> ErrorCode | None:
+    if request.transactional_id is not None:
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if request.acks not in _ACKS:
+        return ErrorCode.INVALID_REQUIRED_ACKS
+    return None
+
+
+def _refuse(answer: PartitionProduceResponse, version: int, refused: Refused) -> None:
+    answer.error_code = _code(version, refused)
+    answer.error_message = refused.detail
+    answer.base_offset = -1
+    answer.log_append_time_ms = -1
+    answer.log_start_offset = -1
+    if isinstance(refused, RecordsRefused):
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+            for index, message in refused.record_errors
+        ]
+
+
+def _code(version: int, refused: Refused) -> ErrorCode:
+    if refused.reason is Reason.THROTTLED:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    if refused.reason is Reason.STORAGE_ERROR and version < FIRST_STORAGE_ERROR_VERSION:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return error_code(refused)
+
+
+def error_response(call: Call, request: ProduceRequest, code: ErrorCode) -> ProduceResponse | None:
+    """The same code for every partition; nothing at all for a client that wants no answer."""
+    if request.acks == ACKS_NONE:
+        return None
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    PartitionProduceResponse(index=data.index, error_code=code, base_offset=-1)
+                    for data in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+API = Api(
+    key=ApiKey.PRODUCE,
+    versions=(0, 13),
+    request=ProduceRequest,
+    response=ProduceResponse,
+    handle=handle,
+    error_response=error_response,
+    adds_pressure=True,
+)

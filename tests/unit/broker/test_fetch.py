@@ -1,0 +1,417 @@
+"""Proves how consumers read: bounded, at once or after a wait, and without leaving files open."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from penstock.broker.fetch import Fetch, FetchAnswer, FetchQuery
+from penstock.broker.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    SessionStep,
+    Wanted,
+)
+from penstock.model.errors import Reason, Refused
+from penstock.model.file_ranges import FileRange
+from penstock.model.ids import NO_TOPIC_ID, TopicId, TopicName
+from penstock.model.limits import Limits
+from penstock.model.topic_config import TopicConfig
+from penstock.replication.replica import Replica
+from tests.unit.replication.rig import (
+    TOPIC,
+    TOPIC_ID,
+    Node,
+    batch,
+    run,
+    running,
+    values_of,
+)
+
+SESSIONLESS = SessionStep(NO_SESSION, FINAL_EPOCH, False)
+
+
+class Consumer:
+    """Asks one fetch use case, and can go away in the middle of a wait."""
+
+    def __init__(self, node: Node, limits: Limits | None = None) -> None:
+        self.fetch = Fetch(
+            partitions=node.partitions,
+            clock=node.clock,
+            limits=limits or node.limits,
+            executor=node.disk,
+            random=Random(1),
+        )
+        self.watchers: dict[int, Callable[[], None]] = {}
+
+    def on_gone(self, callback: Callable[[], None]) -> Any:
+        number = len(self.watchers) + 1
+        self.watchers[number] = callback
+        watchers = self.watchers
+
+        class Handle:
+            def cancel(self) -> None:
+                watchers.pop(number, None)
+
+        return Handle()
+
+    def leave(self) -> None:
+        for callback in list(self.watchers.values()):
+            callback()
+
+    def ask(self, *wanted: Wanted, **options: Any) -> "FetchAnswer | asyncio.Future[FetchAnswer]":
+        options = {"wait_ms_max": 0, "bytes_min": 1, "bytes_max": 1_000_000, **options}
+        options.setdefault("step", SESSIONLESS)
+        query = FetchQuery(wanted=list(wanted), **options)
+        return self.fetch.fetch(query, self.on_gone, lambda answer: answer)
+
+    async def get(self, *wanted: Wanted, **options: Any) -> FetchAnswer:
+        answer = self.ask(*wanted, **options)
+        return await answer if isinstance(answer, asyncio.Future) else answer
+
+
+def wanted(offset: int = 0, partition: int = 0, **options: int) -> Wanted:
+    options.setdefault("bytes_max", 100_000)
+    return Wanted(TOPIC, NO_TOPIC_ID, partition, offset=offset, **options)
+
+
+def contents(answer: FetchAnswer) -> list[Any]:
+    """Values, reasons or None per partition; releases what it reads."""
+    found: list[Any] = []
+    for fetched in answer.partitions:
+        records = fetched.records
+        if fetched.reason is not None:
+            found.append(fetched.reason)
+        elif records is None:
+            found.append(None)
+        else:
+            found.append(values_of(records.read() if isinstance(records, FileRange) else records))
+    answer.release()
+    return found
+
+
+async def write(replica: Replica, *values: bytes) -> None:
+    for value in values:
+        replica.append(batch(value))
+    await replica.committed()
+
+
+def test_what_is_there_is_answered_at_once(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            replica = await node.replica()
+            await write(replica, b"a", b"b")
+            consumer = Consumer(node)
+            answer = await consumer.get(wanted(), wait_ms_max=10_000)
+            fetched = answer.partitions[0]
+            assert (fetched.high_watermark, fetched.log_start_offset) == (2, 0)
+            assert contents(answer) == [[b"a", b"b"]]
+            assert contents(await consumer.get(wanted(1))) == [[b"b"]]
+            assert contents(await consumer.get(wanted(2))) == [None]
+            assert consumer.watchers == {}
+
+    run(scenario)
+
+
+def test_errors_are_told_per_partition(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            replica = await node.replica()
+            await write(replica, b"a")
+            consumer = Consumer(node)
+            answer = await consumer.get(
+                wanted(7),
+                wanted(0, partition=5),
+                wanted(0, term=replica.term + 1),
+                wanted(0, term=replica.term),
+                Wanted(TopicName(""), TopicId(UUID(int=3)), 0, offset=0, bytes_max=10),
+                Wanted(TopicName(""), TOPIC_ID, 0, offset=0, bytes_max=10),
+            )
+            assert contents(answer) == [
+                Reason.OFFSET_OUT_OF_RANGE,
+                Reason.UNKNOWN_TOPIC_OR_PARTITION,
+                Reason.UNKNOWN_LEADER_EPOCH,
+                [b"a"],
+                Reason.UNKNOWN_TOPIC_ID,
+                None,
+            ]
+
+    run(scenario)
+
+
+def test_an_answer_is_bounded_but_always_brings_at_least_one_batch(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            await node.partitions.create(TOPIC, TOPIC_ID, range(3), TopicConfig())
+            for replica in node.partitions.all():
+                await write(replica, b"x" * 1_000, b"y" * 1_000)
+            consumer = Consumer(node)
+            three = [wanted(0, partition) for partition in range(3)]
+            answer = contents(await consumer.get(*three, bytes_max=1))
+            assert answer == [[b"x" * 1_000], None, None]
+            answer = contents(await consumer.get(wanted(bytes_max=1), bytes_max=10_000))
+            assert answer == [[b"x" * 1_000]]
+            answer = contents(await consumer.get(*three, bytes_max=3_500))
+            assert [len(values or []) for values in answer] == [2, 1, 0]
+            capped = Consumer(node, Limits(fetch_bytes_max=1_500))
+            answer = contents(await capped.get(*three))
+            assert [len(values or []) for values in answer] == [1, 0, 0]
+
+    run(scenario)
+
+
+def test_a_long_poll_ends_when_there_is_enough(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            await node.partitions.create(TOPIC, TOPIC_ID, range(2), TopicConfig())
+            one, two = node.partitions.all()
+            consumer = Consumer(node)
+            poll = consumer.ask(wanted(), wanted(0, 1), wait_ms_max=60_000)
+            assert isinstance(poll, asyncio.Future)
+            await write(two, b"news")
+            assert contents(await poll) == [None, [b"news"]]
+            size = len(batch(b"x" * 100))
+            poll = consumer.ask(wanted(), wanted(1, 1), wait_ms_max=60_000, bytes_min=2 * size + 1)
+            assert isinstance(poll, asyncio.Future)
+            await write(one, b"x" * 100)
+            await write(two, b"x" * 100)
+            await asyncio.sleep(0.02)
+            assert not poll.done()
+            await write(one, b"y" * 100)
+            assert contents(await poll) == [[b"x" * 100, b"y" * 100], [b"x" * 100]]
+            assert (len(one._watches), len(two._watches), consumer.watchers) == (0, 0, {})
+
+    run(scenario)
+
+
+def test_the_end_of_an_old_segment_is_enough_however_small(tmp_path: Path) -> None:
+    """Its next segment has more; a wait would stall every consumer once per segment."""
+
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            replica = await node.replica(TopicConfig(segment_bytes=500))
+            await write(replica, *(b"x" * 200 for _ in range(6)))
+            answer = await asyncio.wait_for(
+                Consumer(node).get(wanted(), wait_ms_max=60_000, bytes_min=100_000), 5
+            )
+            assert contents(answer) == [[b"x" * 200]]
+
+    run(scenario)
+
+
+def test_more_is_never_waited_for_than_an_answer_may_hold(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            replica = await node.replica()
+            await write(replica, b"x" * 200)
+            consumer = Consumer(node)
+            answer = consumer.ask(wanted(), wait_ms_max=60_000, bytes_min=10_000, bytes_max=100)
+            assert isinstance(answer, FetchAnswer)
+            assert contents(answer) == [[b"x" * 200]]
+
+    run(scenario)
+
+
+def test_a_long_poll_ends_empty_when_its_time_is_up(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            replica = await node.replica()
+            consumer = Consumer(node)
+            assert contents(await consumer.get(wanted(), wait_ms_max=20)) == [None]
+            await write(replica, b"a")
+            answer = await consumer.get(wanted(), wait_ms_max=20, bytes_min=10_000)
+            assert contents(answer) == [[b"a"]]
+            hurried = Consumer(node, Limits(fetch_wait_ms_max=20))
+            assert contents(await hurried.get(wanted(1), wait_ms_max=2**31 - 1)) == [None]
+            assert len(replica._watches) == 0
+
+    run(scenario)
+
+
+def test_a_consumer_that_leaves_takes_its_long_poll_with_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            replica = await node.replica()
+            consumer = Consumer(node)
+            poll = consumer.ask(wanted(), wait_ms_max=60_000)
+            assert isinstance(poll, asyncio.Future)
+            assert len(replica._watches) == 1
+            consumer.leave()
+            await asyncio.sleep(0)
+            assert poll.cancelled()
+            assert (len(replica._watches), consumer.watchers) == (0, {})
+            await write(replica, b"a")
+
+    run(scenario)
+
+
+def test_a_long_poll_hears_of_a_deleted_topic(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            await node.replica()
+            poll = Consumer(node).ask(wanted(), wait_ms_max=60_000)
+            assert isinstance(poll, asyncio.Future)
+            await node.partitions.delete(TOPIC_ID)
+            assert contents(await poll) == [Reason.UNKNOWN_TOPIC_OR_PARTITION]
+
+    run(scenario)
+
+
+def test_unknown_partitions_do_not_end_the_wait_for_known_ones(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            replica = await node.replica()
+            consumer = Consumer(node)
+            unknown = wanted(0, partition=9)
+            assert isinstance(consumer.ask(unknown, wait_ms_max=60_000), FetchAnswer)
+            poll = consumer.ask(wanted(), unknown, wait_ms_max=60_000)
+            assert isinstance(poll, asyncio.Future)
+            await write(replica, b"a")
+            assert contents(await poll) == [[b"a"], Reason.UNKNOWN_TOPIC_OR_PARTITION]
+
+    run(scenario)
+
+
+def test_a_session_goes_on_with_what_is_new(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            await node.partitions.create(TOPIC, TOPIC_ID, range(2), TopicConfig())
+            one, two = node.partitions.all()
+            await write(one, b"a")
+            consumer = Consumer(node)
+            opening = SessionStep(NO_SESSION, INITIAL_EPOCH, False)
+            answer = await consumer.get(wanted(), wanted(0, 1), step=opening)
+            session_id = answer.session_id
+            assert session_id != NO_SESSION
+            assert contents(answer) == [[b"a"], None]
+            poll = consumer.ask(
+                wanted(1), step=SessionStep(session_id, 1, False), wait_ms_max=60_000
+            )
+            assert isinstance(poll, asyncio.Future)
+            await write(two, b"b")
+            answer = await poll
+            assert answer.session_id == session_id
+            assert [fetched.wanted.partition for fetched in answer.partitions] == [1]
+            assert contents(answer) == [[b"b"]]
+            with pytest.raises(Refused) as caught:
+                consumer.ask(step=SessionStep(session_id, 1, False))
+            assert caught.value.reason is Reason.INVALID_FETCH_SESSION_EPOCH
+
+    run(scenario)
+
+
+def test_an_overtaken_long_poll_is_refused(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            replica = await node.replica()
+            consumer = Consumer(node)
+            opening = SessionStep(NO_SESSION, INITIAL_EPOCH, False)
+            session_id = (await consumer.get(wanted(), step=opening)).session_id
+            slow = consumer.ask(step=SessionStep(session_id, 1, False), wait_ms_max=60_000)
+            fast = consumer.ask(step=SessionStep(session_id, 2, False), wait_ms_max=60_000)
+            assert isinstance(slow, asyncio.Future)
+            assert isinstance(fast, asyncio.Future)
+            await write(replica, b"a")
+            assert contents(await fast) == [[b"a"]]
+            with pytest.raises(Refused) as caught:
+                await slow
+            assert caught.value.reason is Reason.INVALID_FETCH_SESSION_EPOCH
+
+    run(scenario)
+
+
+def test_old_segments_are_read_through_a_worker(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            replica = await node.replica(TopicConfig(segment_bytes=500))
+            await write(replica, *(b"%03d" % number * 50 for number in range(10)))
+            consumer = Consumer(node)
+            answer = consumer.ask(wanted())
+            assert isinstance(answer, asyncio.Future)
+            assert contents(await answer)[0][0] == b"000" * 50
+            assert isinstance(consumer.ask(wanted(9)), FetchAnswer)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_old_consumers_get_old_messages(tmp_path: Path, magic: int) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            replica = await node.replica()
+            await write(replica, b"a")
+            answer = await Consumer(node).get(wanted(), magic=magic)
+            records = answer.partitions[0].records
+            assert isinstance(records, bytes)
+            assert records[16] == magic
+            assert records.endswith(b"a")
+
+    run(scenario)
+
+
+def test_a_consumer_that_read_past_the_end_of_its_term_is_sent_back(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            replica = await node.replica()
+            await write(replica, b"a")
+            old_term = replica.term
+        async with running(tmp_path) as node:
+            replica = await node.replica()
+            await write(replica, b"b")
+            consumer = Consumer(node)
+            answer = await consumer.get(wanted(2, last_fetched_term=old_term))
+            assert answer.partitions[0].diverging == (old_term, 1)
+            assert answer.partitions[0].records is None
+            answer = await consumer.get(wanted(1, last_fetched_term=old_term))
+            assert answer.partitions[0].diverging is None
+            assert contents(answer) == [[b"b"]]
+
+    run(scenario)
+
+
+def test_zstd_topics_are_refused_to_consumers_that_do_not_know_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            replica = await node.replica(TopicConfig(compression_type="zstd"))
+            await write(replica, b"a")
+            consumer = Consumer(node)
+            assert contents(await consumer.get(wanted(), takes_zstd=False)) == [
+                Reason.UNSUPPORTED_COMPRESSION_TYPE
+            ]
+            assert contents(await consumer.get(wanted())) == [[b"a"]]
+
+    run(scenario)
+
+
+def test_no_file_stays_pinned_after_all_kinds_of_fetches(tmp_path: Path) -> None:
+    """A range that is not released would keep its file open for ever."""
+
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            await node.partitions.create(TOPIC, TOPIC_ID, range(2), TopicConfig(segment_bytes=500))
+            one, two = node.partitions.all()
+            await write(one, *(b"x" * 200 for _ in range(6)))
+            consumer = Consumer(node)
+            both = (wanted(), wanted(0, 1))
+            contents(await consumer.get(*both, bytes_max=1))
+            contents(await consumer.get(*both, wait_ms_max=10, bytes_min=10_000))
+            poll = consumer.ask(wanted(5), wanted(0, 1), wait_ms_max=60_000, bytes_min=10_000)
+            await write(two, b"y")
+            consumer.leave()
+            cold = consumer.ask(*both)
+            assert isinstance(cold, asyncio.Future)
+            cold.cancel()
+            await asyncio.sleep(0.05)
+            assert isinstance(poll, asyncio.Future)
+            assert poll.cancelled()
+            files = [
+                segment.file for replica in (one, two) for segment in replica._log._state.segments
+            ]
+            assert [file._pins for file in files] == [0] * len(files)
+
+    run(scenario)

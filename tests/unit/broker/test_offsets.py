@@ -1,0 +1,65 @@
+"""Proves where positions are found, for new clients and for the oldest."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.broker.offsets import Offsets, Position
+from penstock.model.errors import Reason, Refused
+from penstock.model.topic_config import TopicConfig
+from tests.unit.replication.rig import START_MS, TOPIC, batch, run, running
+
+
+def test_positions_by_name_by_time_and_by_term(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            replica = await node.replica()
+            for number in range(4):
+                replica.append(batch(b"x", timestamp_ms=START_MS + number))
+            await replica.committed()
+            offsets = Offsets(partitions=node.partitions)
+            assert (await offsets.find(TOPIC, 0, Position.LATEST)).offset == 4
+            assert (await offsets.find(TOPIC, 0, START_MS + 2, term=replica.term)).offset == 2
+            assert offsets.end_of_term(TOPIC, 0, replica.term) == (replica.term, 4)
+            with pytest.raises(Refused) as caught:
+                await offsets.find(TOPIC, 0, Position.LATEST, term=replica.term + 1)
+            assert caught.value.reason is Reason.UNKNOWN_LEADER_EPOCH
+            with pytest.raises(Refused) as caught:
+                offsets.end_of_term(TOPIC, 1, 0)
+            assert caught.value.reason is Reason.UNKNOWN_TOPIC_OR_PARTITION
+
+    run(scenario)
+
+
+def test_the_oldest_clients_get_a_list_of_offsets(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            replica = await node.replica()
+            offsets = Offsets(partitions=node.partitions)
+            assert await offsets.find_several(TOPIC, 0, Position.LATEST, 5) == [0]
+            for number in range(4):
+                replica.append(batch(b"x", timestamp_ms=START_MS + number))
+            await replica.committed()
+            assert await offsets.find_several(TOPIC, 0, Position.LATEST, 5) == [4, 0]
+            assert await offsets.find_several(TOPIC, 0, Position.LATEST, 1) == [4]
+            assert await offsets.find_several(TOPIC, 0, Position.EARLIEST, 1) == [0]
+            assert await offsets.find_several(TOPIC, 0, START_MS + 2, 1) == [2]
+            assert await offsets.find_several(TOPIC, 0, START_MS + 9, 1) == [4]
+
+    run(scenario)
+
+
+def test_records_of_a_compacted_topic_are_not_deleted_by_offset(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            replica = await node.replica(TopicConfig(cleanup_compact=True, cleanup_delete=False))
+            replica.append(batch(b"x"))
+            await replica.committed()
+            offsets = Offsets(partitions=node.partitions)
+            with pytest.raises(Refused) as caught:
+                await offsets.delete_before(TOPIC, 0, -1)
+            assert caught.value.reason is Reason.POLICY_VIOLATION
+            node.partitions.set_config(TOPIC, TopicConfig())
+            assert await offsets.delete_before(TOPIC, 0, -1) == 1
+
+    run(scenario)
