@@ -17,7 +17,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from penstock.broker.configs import Configs
@@ -47,10 +47,13 @@ from penstock.observe.logs import set_up_logs
 from penstock.replication.hosting import Host, RecordCodec, StateMachine
 from penstock.replication.replica import Replica
 from penstock.replication.store import ReplicaStore
-from penstock.storage import repair
 from penstock.storage.data_directory import DataDirectory
 from penstock.storage.file_system import FileSystem, RealFileSystem
 from penstock.storage.open_files import OpenFiles
+
+if TYPE_CHECKING:
+    # At run time only `penstock log` needs it, and a start must be quick.
+    from penstock.storage.repair import Damage
 
 # Enough to keep several syncs in flight on one disk; more only queue up in the device.
 DISK_THREADS = 4
@@ -335,19 +338,21 @@ def _run_in_loop(main: Coroutine[Any, Any, None]) -> None:
         runner.run(main)
 
 
-def check_log(directory: Path) -> list[repair.Damage]:
+def check_log(directory: Path) -> "list[Damage]":
     """All damage in the data directory of a stopped node."""
+    from penstock.storage import repair
+
     return _inspect(directory, repair.check)
 
 
-def repair_log(directory: Path) -> list[repair.Damage]:
+def repair_log(directory: Path) -> "list[Damage]":
     """Cuts each damaged log before its first damage; returns what was damaged."""
+    from penstock.storage import repair
+
     return _inspect(directory, repair.cut)
 
 
-def _inspect(
-    directory: Path, look: Callable[[Path, FileSystem], list[repair.Damage]]
-) -> list[repair.Damage]:
+def _inspect(directory: Path, look: "Callable[[Path, FileSystem], list[Damage]]") -> "list[Damage]":
     file_system = RealFileSystem()
     opened = DataDirectory.open_stopped(directory, file_system=file_system)
     try:

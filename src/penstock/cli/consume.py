@@ -1,0 +1,291 @@
+"""`penstock consume`: prints the records of a topic."""
+
+import os
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+
+import click
+
+from penstock.cli.consume_output import Writing
+from penstock.cli.failures import CommandFailed
+from penstock.cli.formats import Format
+from penstock.cli.interrupts import Interrupts
+from penstock.cli.options import client_options
+from penstock.cli.progress import Advance, progress
+from penstock.cli.values import POSITION_HELP, PositionType
+from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
+
+if TYPE_CHECKING:
+    from penstock.client.admin import Admin
+    from penstock.client.consumer import ConsumedRecord, Consumer
+
+# A read that has an end, and a join of a group, must get on within this time.
+STALL_S_MAX = 30.0
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--follow", "-F", is_flag=True, help="Wait for more records at the end.")
+@click.option(
+    "--from",
+    "-o",
+    "start",
+    type=PositionType(),
+    default="beginning",
+    show_default=True,
+    help=f"Where to start: {POSITION_HELP}.",
+)
+@click.option(
+    "--until",
+    type=PositionType(),
+    help="Where to stop, in the same words; the end as it is now unless --follow.",
+)
+@click.option(
+    "--max",
+    "-n",
+    "count_max",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Stop after so many records.",
+)
+@click.option(
+    "--idle",
+    "idle_s",
+    type=click.FloatRange(min=0.1),
+    metavar="SECONDS",
+    help="With --follow, stop when nothing arrives for so long.",
+)
+@click.option(
+    "--partition",
+    "-p",
+    "partitions",
+    multiple=True,
+    type=click.IntRange(0),
+    metavar="N",
+    help="Only this partition; may be repeated.",
+)
+@click.option(
+    "--group",
+    "-g",
+    metavar="NAME",
+    help="Read as a member of this group, from its committed offsets on, and commit.",
+)
+@click.option(
+    "--format",
+    "-f",
+    "value_format",
+    type=click.Choice([one.value for one in Format]),
+    default=Format.TEXT.value,
+    show_default=True,
+    help="How values are written.",
+)
+@click.option(
+    "--key-format",
+    type=click.Choice([one.value for one in Format]),
+    default=Format.TEXT.value,
+    show_default=True,
+    help="How keys are written.",
+)
+@click.option(
+    "--key-separator",
+    "-k",
+    metavar="TEXT",
+    help=r"Write the key, then this, then the value; \t is a tab.",
+)
+@click.option("--details", is_flag=True, help="Write partition, offset, time and headers too.")
+@click.option("--null", metavar="TEXT", default="", help="What is written for a null value or key.")
+@client_options
+def consume(topic: str, bootstrap: str, timeout_s: float, as_json: bool, **options: Any) -> None:
+    """Print the records of TOPIC.
+
+    Without options this is everything that is there now, from the beginning to the end. With
+    --json each record is a line of JSON that `penstock produce --input json` reads back.
+    """
+    _check_options(options)
+    from penstock.client.admin import Admin
+
+    admin = Admin(bootstrap, timeout_s=timeout_s)
+    partitions = _partitions(admin, topic, options["partitions"])
+    writing = _writing(options, as_json)
+    if options["group"] is not None:
+        _read_as_member(bootstrap, topic, writing, options)
+    else:
+        _read_partitions(admin, partitions, writing, options)
+
+
+@dataclass(kw_only=True)
+class Reading:
+    """One run of `consume`: what is still to read, and what was written."""
+
+    consumer: "Consumer"
+    writing: Writing
+    sink: BinaryIO
+    advance: Advance
+    interrupts: Interrupts
+    # The offset to stop at, by partition that is not finished; None without an end.
+    stops: dict[TopicPartition, int] | None
+    count_max: int | None
+    idle_s: float | None
+    follow: bool
+    count: int = 0
+
+    def run(self) -> None:
+        last_arrival = time.monotonic()
+        while not self._is_finished():
+            self.interrupts.check()
+            records = self.consumer.poll()
+            if records:
+                last_arrival = time.monotonic()
+                self._write(records)
+            elif self._is_idle(time.monotonic() - last_arrival):
+                return
+
+    def _write(self, records: "list[ConsumedRecord]") -> None:
+        wanted = [record for record in records if self._is_wanted(record)]
+        if self.count_max is not None:
+            wanted = wanted[: self.count_max - self.count]
+        for record in wanted:
+            self.writing.write(record, self.sink)
+        # Flushed before it is done: what the reader never got must not count as processed.
+        self.sink.flush()
+        self.consumer.done(wanted)
+        self.count += len(wanted)
+        self.advance(len(wanted))
+
+    def _is_wanted(self, record: "ConsumedRecord") -> bool:
+        if self.stops is None:
+            return True
+        partition = _key(record.topic, record.partition)
+        stop = self.stops.get(partition)
+        if stop is not None and record.offset + 1 >= stop:
+            del self.stops[partition]
+        return stop is not None and record.offset < stop
+
+    def _is_finished(self) -> bool:
+        if self.count_max is not None and self.count >= self.count_max:
+            return True
+        if self.follow:
+            return False
+        consumer = self.consumer
+        if self.stops is None:
+            return consumer.assignments > 0 and consumer.assigned <= consumer.ended.keys()
+        # A partition's last offsets may hold no record, after compaction for one.
+        for partition, end in consumer.ended.items():
+            if end >= self.stops.get(partition, end + 1):
+                del self.stops[partition]
+        return not self.stops
+
+    def _is_idle(self, waited_s: float) -> bool:
+        if self.follow:
+            return self.idle_s is not None and waited_s >= self.idle_s
+        if waited_s < STALL_S_MAX:
+            return False
+        because = self.consumer.unreachable_because or "the broker sends no records"
+        raise CommandFailed(f"Nothing arrived for {STALL_S_MAX:g} s: {because}.")
+
+
+def _read_partitions(
+    admin: "Admin", partitions: list[TopicPartition], writing: Writing, options: dict[str, Any]
+) -> None:
+    from penstock.client.consumer import Consumer
+    from penstock.client.offsets import End
+
+    starts = admin.offsets.resolve(options["start"], partitions)
+    stops = None
+    if not options["follow"]:
+        ends = admin.offsets.resolve(options["until"] or End(), partitions)
+        stops = {one: ends[one] for one in partitions if starts[one] < ends[one]}
+        starts = {one: starts[one] for one in stops}
+    total = None if stops is None else sum(stops[one] - starts[one] for one in stops)
+    if total == 0:
+        return
+    with _bar(total) as advance, Interrupts() as interrupts, Consumer(admin.bootstrap) as consumer:
+        consumer.assign(starts)
+        _reading(consumer, writing, advance, interrupts, stops, options).run()
+
+
+def _read_as_member(bootstrap: str, topic: str, writing: Writing, options: dict[str, Any]) -> None:
+    from penstock.client.consumer import Consumer
+    from penstock.client.offsets import End
+
+    start: Literal["earliest", "latest"] = (
+        "latest" if isinstance(options["start"], End) else "earliest"
+    )
+    with (
+        _bar(None) as advance,
+        Interrupts() as interrupts,
+        Consumer(bootstrap, group=options["group"], start=start) as consumer,
+    ):
+        consumer.subscribe([topic])
+        _reading(consumer, writing, advance, interrupts, None, options).run()
+
+
+def _reading(
+    consumer: "Consumer",
+    writing: Writing,
+    advance: Advance,
+    interrupts: Interrupts,
+    stops: dict[TopicPartition, int] | None,
+    options: dict[str, Any],
+) -> Reading:
+    return Reading(
+        consumer=consumer,
+        writing=writing,
+        sink=sys.stdout.buffer,
+        advance=advance,
+        interrupts=interrupts,
+        stops=stops,
+        count_max=options["count_max"],
+        idle_s=options["idle_s"],
+        follow=options["follow"],
+    )
+
+
+def _bar(total: int | None) -> Any:
+    """Only while records go to a file: on the screen they show the progress themselves."""
+    return progress(
+        "Consuming (records)", total, shown=not sys.stdout.isatty() and total is not None
+    )
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    from penstock.client.offsets import Beginning, End
+
+    if options["follow"] and options["until"] is not None:
+        raise click.UsageError("--follow and --until exclude each other")
+    if options["idle_s"] is not None and not options["follow"]:
+        raise click.UsageError("--idle needs --follow")
+    if options["group"] is None:
+        return
+    if not options["group"]:
+        raise click.UsageError("The group's name must not be empty")
+    if options["partitions"] or options["until"] is not None:
+        raise click.UsageError("--group shares out partitions: leave out --partition and --until")
+    if not isinstance(options["start"], Beginning | End):
+        raise click.UsageError("--group starts where it left off, else at the beginning or end")
+
+
+def _writing(options: dict[str, Any], as_json: bool) -> Writing:
+    separator = options["key_separator"]
+    return Writing(
+        as_json=as_json,
+        value_format=Format(options["value_format"]),
+        key_format=Format(options["key_format"]),
+        key_separator=None if separator is None else os.fsencode(separator.replace("\\t", "\t")),
+        details=options["details"],
+        null=os.fsencode(options["null"]),
+    )
+
+
+def _partitions(admin: "Admin", topic: str, chosen: tuple[int, ...]) -> list[TopicPartition]:
+    there = admin.topics.partitions(topic)
+    for number in chosen:
+        if number not in there:
+            raise CommandFailed(f"Topic {topic} has no partition {number}.")
+    return [_key(topic, number) for number in chosen or there]
+
+
+def _key(topic: str, partition: int) -> TopicPartition:
+    return TopicPartition(TopicName(topic), PartitionIndex(partition))

@@ -1,0 +1,75 @@
+"""Writes consumed records to standard output, as lines of text or of JSON."""
+
+import base64
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO
+
+from penstock.cli.formats import Format, encode, to_json
+
+if TYPE_CHECKING:
+    from penstock.client.consumer import ConsumedRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writing:
+    """How a record is written; `as_json` lines can be read back by `produce --input json`."""
+
+    as_json: bool = False
+    value_format: Format = Format.TEXT
+    key_format: Format = Format.TEXT
+    # Keys are written in front of values when there is something to divide them.
+    key_separator: bytes | None = None
+    details: bool = False
+    null: bytes = b""
+
+    def write(self, record: "ConsumedRecord", sink: BinaryIO) -> None:
+        sink.write(self._as_json(record) if self.as_json else self._as_text(record))
+        sink.write(b"\n")
+
+    def _as_text(self, record: "ConsumedRecord") -> bytes:
+        line = self._text(self.value_format, record.value)
+        if self.key_separator is not None:
+            line = self._text(self.key_format, record.key) + self.key_separator + line
+        return _details(record) + line if self.details else line
+
+    def _text(self, form: Format, data: bytes | None) -> bytes:
+        return self.null if data is None else encode(form, data)
+
+    def _as_json(self, record: "ConsumedRecord") -> bytes:
+        key, key_format = to_json(self.key_format, record.key)
+        value, value_format = to_json(self.value_format, record.value)
+        content: dict[str, object] = {
+            "topic": record.topic,
+            "partition": record.partition,
+            "offset": record.offset,
+            "timestamp": record.timestamp_ms,
+            "key": key,
+            "value": value,
+            "headers": [[name, _header_value(held)] for name, held in record.headers],
+        }
+        # Said only where `produce` could not guess it.
+        if key_format is not Format.TEXT:
+            content["key_format"] = key_format
+        if value_format is not Format.TEXT:
+            content["value_format"] = value_format
+        return json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+def _details(record: "ConsumedRecord") -> bytes:
+    headers = ",".join(f"{name}={_shown(held)}" for name, held in record.headers)
+    place = f"{record.topic}-{record.partition}@{record.offset}"
+    return f"{place} {record.timestamp_ms} [{headers}] ".encode()
+
+
+def _shown(held: bytes | None) -> str:
+    return "" if held is None else held.decode(errors="replace")
+
+
+def _header_value(held: bytes | None) -> object:
+    if held is None:
+        return None
+    try:
+        return held.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(held).decode()}

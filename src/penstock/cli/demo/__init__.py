@@ -1,0 +1,1 @@
+"""The demonstration: sensors send temperatures, a group of two controllers reads them."""

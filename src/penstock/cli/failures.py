@@ -1,0 +1,78 @@
+"""What a user sees when a command fails: one sentence on stderr, and never a traceback."""
+
+import os
+import sys
+
+import click
+
+from penstock.cli.interrupts import Interrupted
+from penstock.client.errors import ClientError
+from penstock.config import SettingsError
+from penstock.model.errors import StartRefused
+
+FAILED = 1
+USAGE = 2
+INTERRUPTED = 130
+# Set this variable to see the traceback of a fault in Penstock itself.
+TRACEBACK_VARIABLE = "PENSTOCK_TRACEBACK"
+
+
+class CommandFailed(Exception):
+    """The command can't do what was asked; the text is one sentence."""
+
+
+class OutputClosed(Exception):
+    """Whoever read our output, `head` for one, has gone."""
+
+
+def exit_code_of(error: BaseException) -> int:
+    """Tell the user what happened and return the exit code that stands for it."""
+    if isinstance(error, click.Abort | KeyboardInterrupt):
+        return INTERRUPTED
+    if isinstance(error, Interrupted):
+        return error.exit_code
+    if isinstance(error, OutputClosed | BrokenPipeError):
+        # The reader has seen enough, which is not a failure.
+        silence_output()
+        return 0
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        click.echo(error.format_message(), err=True)
+        return USAGE
+    if isinstance(error, click.UsageError):
+        return _say(_usage_sentence(error), USAGE)
+    if isinstance(error, SettingsError):
+        return _say(str(error), USAGE)
+    if isinstance(error, click.ClickException):
+        return _say(error.format_message(), FAILED)
+    if isinstance(error, ClientError | CommandFailed | StartRefused):
+        return _say(str(error), FAILED)
+    return _say(_fault_sentence(error), FAILED)
+
+
+def silence_output() -> None:
+    """Point stdout to nowhere, so that the interpreter's last flush has nothing to complain of."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+def _say(sentence: str, code: int) -> int:
+    click.echo(f"penstock: {sentence}", err=True)
+    return code
+
+
+def _usage_sentence(error: click.UsageError) -> str:
+    sentence = error.format_message().rstrip(".")
+    command = error.ctx.command_path if error.ctx is not None else "penstock"
+    return f"{sentence} (see {command} --help)."
+
+
+def _fault_sentence(error: BaseException) -> str:
+    if os.environ.get(TRACEBACK_VARIABLE):
+        raise error
+    if isinstance(error, OSError):
+        return f"{error.filename or 'The operation'}: {(error.strerror or str(error)).lower()}."
+    return (
+        f"This is a fault in Penstock: {type(error).__name__}: {error} "
+        f"({TRACEBACK_VARIABLE}=1 shows where)."
+    )

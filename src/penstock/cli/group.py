@@ -1,0 +1,207 @@
+"""`penstock group`: list, describe, reset and delete consumer groups."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock.cli.failures import CommandFailed
+from penstock.cli.options import client_options
+from penstock.cli.output import counted, print_json, print_table
+from penstock.cli.values import POSITION_HELP, PositionType
+from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
+
+if TYPE_CHECKING:
+    from penstock.client.admin import Admin
+    from penstock.client.groups import GroupDescription
+
+
+@click.group()
+def group() -> None:
+    """List, describe, reset and delete consumer groups."""
+
+
+@group.command("list")
+@client_options
+def list_groups(bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """List consumer groups."""
+    found = _admin(bootstrap, timeout_s).groups.all()
+    if as_json:
+        print_json([{"group": one.group, "state": one.state} for one in found])
+    else:
+        print_table(("group", "state"), [(one.group, one.state) for one in found])
+
+
+@group.command()
+@click.argument("name", metavar="GROUP")
+@click.option("--members", is_flag=True, help="Show the members instead of the offsets.")
+@client_options
+def describe(name: str, members: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Show a group's committed offsets, lag and members."""
+    found = _admin(bootstrap, timeout_s).groups.describe(name)
+    if as_json:
+        print_json(_described(found))
+        return
+    size = counted(len(found.members), "member")
+    click.echo(f"Group {found.group} is {found.state}, {size}, lag {found.lag}")
+    if members:
+        _print_members(found)
+    else:
+        _print_offsets(found)
+
+
+@group.command()
+@click.argument("name", metavar="GROUP")
+@click.option(
+    "--topic",
+    "-t",
+    "topics",
+    multiple=True,
+    metavar="TOPIC[:PARTITION,...]",
+    help="What to reset; without it, every partition the group has an offset for.",
+)
+@click.option("--to", "position", type=PositionType(), help=f"Where to: {POSITION_HELP}.")
+@click.option("--shift", type=int, metavar="N", help="Move by so many offsets, back if negative.")
+@click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@client_options
+def reset(
+    name: str,
+    topics: tuple[str, ...],
+    position: Any,
+    shift: int | None,
+    dry_run: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Move a group's committed offsets; the group must have no active members."""
+    if (position is None) == (shift is None):
+        raise click.UsageError("Give either --to POSITION or --shift N")
+    admin = _admin(bootstrap, timeout_s)
+    admin.groups.check_inactive(name)
+    before = {one: offset for one, (offset, _) in admin.groups.committed(name).items()}
+    wanted = _partitions(admin, topics) if topics else sorted(before)
+    if not wanted:
+        raise CommandFailed(f"Group {name} has no offsets; name a topic with --topic.")
+    if shift is None:
+        after = admin.offsets.resolve(position, wanted)
+    else:
+        after = _shifted(admin, name, wanted, before, shift)
+    if not dry_run:
+        admin.groups.set_offsets(name, after)
+    _print_reset(before, after, as_json)
+
+
+@group.command()
+@click.argument("names", nargs=-1, required=True, metavar="GROUP...")
+@client_options
+def delete(names: tuple[str, ...], bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Delete groups and their committed offsets."""
+    admin = _admin(bootstrap, timeout_s)
+    for name in names:
+        admin.groups.delete(name)
+        if not as_json:
+            click.echo(f"Group {name} deleted.")
+    if as_json:
+        print_json([{"group": name, "deleted": True} for name in names])
+
+
+def _admin(bootstrap: str, timeout_s: float) -> "Admin":
+    from penstock.client.admin import Admin
+
+    return Admin(bootstrap, timeout_s=timeout_s)
+
+
+def _partitions(admin: "Admin", topics: tuple[str, ...]) -> list[TopicPartition]:
+    """The partitions that --topic names; a topic alone means all of its partitions."""
+    wanted: set[TopicPartition] = set()
+    for text in topics:
+        topic, _, listed = text.partition(":")
+        there = admin.topics.partitions(topic)
+        numbers = _numbers(text, listed) if listed else there
+        for number in numbers:
+            if number not in there:
+                raise CommandFailed(f"Topic {topic} has no partition {number}.")
+            wanted.add(TopicPartition(TopicName(topic), PartitionIndex(number)))
+    return sorted(wanted)
+
+
+def _numbers(text: str, listed: str) -> list[int]:
+    parts = listed.split(",")
+    if not all(part.isdecimal() for part in parts):
+        raise click.BadParameter(f"{text!r} is not TOPIC or TOPIC:PARTITION,...")
+    return [int(part) for part in parts]
+
+
+def _shifted(
+    admin: "Admin",
+    name: str,
+    wanted: list[TopicPartition],
+    before: dict[TopicPartition, int],
+    shift: int,
+) -> dict[TopicPartition, int]:
+    for one in wanted:
+        if one not in before:
+            raise CommandFailed(f"Group {name} has no offset for {one} that could be shifted.")
+    return admin.offsets.clamp({one: before[one] + shift for one in wanted})
+
+
+def _print_reset(
+    before: dict[TopicPartition, int], after: dict[TopicPartition, int], as_json: bool
+) -> None:
+    rows = [(one.topic, one.partition, before.get(one), after[one]) for one in sorted(after)]
+    columns = ("topic", "partition", "before", "after")
+    if as_json:
+        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+    else:
+        print_table(columns, rows)
+
+
+def _print_offsets(found: "GroupDescription") -> None:
+    rows = [
+        (one.topic, one.partition, one.committed, one.end, one.lag, one.client, one.metadata)
+        for one in found.offsets
+    ]
+    print_table(("topic", "partition", "committed", "end", "lag", "client", "metadata"), rows)
+
+
+def _print_members(found: "GroupDescription") -> None:
+    rows = [
+        (one.member, one.instance, one.client, one.host, " ".join(map(str, one.partitions)))
+        for one in found.members
+    ]
+    print_table(("member", "instance", "client", "host", "partitions"), rows)
+
+
+def _described(found: "GroupDescription") -> dict[str, object]:
+    return {
+        "group": found.group,
+        "state": found.state,
+        "assignor": found.assignor,
+        "coordinator": found.coordinator,
+        "lag": found.lag,
+        "members": [
+            {
+                "member": one.member,
+                "instance": one.instance,
+                "client": one.client,
+                "host": one.host,
+                "partitions": [
+                    {"topic": held.topic, "partition": held.partition} for held in one.partitions
+                ],
+            }
+            for one in found.members
+        ],
+        "offsets": [
+            {
+                "topic": one.topic,
+                "partition": one.partition,
+                "committed": one.committed,
+                "end": one.end,
+                "lag": one.lag,
+                "metadata": one.metadata,
+                "member": one.member,
+                "client": one.client,
+            }
+            for one in found.offsets
+        ],
+    }

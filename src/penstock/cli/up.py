@@ -1,0 +1,55 @@
+"""`penstock up`: runs one node until it is told to stop."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from penstock import config
+
+
+def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """A flag for every setting of the table; values stay text, which `config.load` checks."""
+    for setting in reversed(config.SETTINGS):
+        default = f"  [default: {setting.default}]" if setting.default else ""
+        command = click.option(
+            setting.flag,
+            setting.name,
+            metavar=setting.form,
+            multiple=setting.name == "broker",
+            help=f"{setting.help}{default}",
+        )(command)
+    return command
+
+
+@click.command()
+@setting_options
+@click.option(
+    "--stop-with-stdin",
+    is_flag=True,
+    help="Stop when standard input ends, as it does when the program that started the node dies.",
+)
+@click.pass_context
+def up(context: click.Context, /, stop_with_stdin: bool, **flags: object) -> None:
+    """Start a node and serve until SIGTERM or Ctrl-C.
+
+    Without any flag the node keeps its data in ./penstock-data and listens on loopback. A flag
+    beats its variable PENSTOCK_*, which beats the settings file.
+    """
+    settings = config.load(flags, os.environ)
+    # Imported here so that the other commands start without the broker's code.
+    from penstock.server import run
+
+    if stop_with_stdin:
+        threading.Thread(target=_stop_with_stdin, name="stdin", daemon=True).start()
+    context.exit(run(settings))
+
+
+def _stop_with_stdin() -> None:
+    # Not through sys.stdin, whose lock would be held here when the interpreter ends.
+    while os.read(0, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,92 @@
+"""Administers a broker: its topics, its consumer groups, its offsets."""
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import admin as kafka_admin
+
+from penstock.client.connection import (
+    ANSWER_TIMEOUT_S,
+    DEFAULT_BOOTSTRAP,
+    check_reachable,
+    librdkafka_settings,
+)
+from penstock.client.errors import ClientError, from_kafka, no_answer, reason_of
+from penstock.client.groups import Groups
+from penstock.client.offsets import Offsets
+from penstock.client.topics import Topics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerNode:
+    node: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterDescription:
+    cluster_id: str
+    controller: int
+    nodes: tuple[BrokerNode, ...]
+
+
+class Admin:
+    """`topics`, `groups` and `offsets` of the cluster behind `bootstrap`."""
+
+    def __init__(
+        self,
+        bootstrap: str = DEFAULT_BOOTSTRAP,
+        *,
+        timeout_s: float = ANSWER_TIMEOUT_S,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.bootstrap = bootstrap
+        self.timeout_s = timeout_s
+        check_reachable(bootstrap)
+        self.client = _make(librdkafka_settings(bootstrap, options))
+        self.topics = Topics(self)
+        self.offsets = Offsets(self)
+        self.groups = Groups(self, self.offsets)
+
+    def cluster(self) -> ClusterDescription:
+        found = self.answer(
+            self.client.describe_cluster(request_timeout=self.timeout_s), "the description"
+        )
+        return ClusterDescription(
+            cluster_id=str(found.cluster_id),
+            controller=found.controller.id if found.controller else -1,
+            nodes=tuple(
+                BrokerNode(node=one.id, host=one.host, port=one.port) for one in found.nodes
+            ),
+        )
+
+    def answer(self, future: "Future[Any]", what: str) -> Any:
+        try:
+            # librdkafka keeps to its own time limit; ours is for the case that it does not.
+            return future.result(self.timeout_s + 2.0)
+        except confluent_kafka.KafkaException as error:
+            raise from_kafka(error.args[0], what=what, bootstrap=self.bootstrap) from None
+        except FutureTimeout:
+            raise no_answer(self.bootstrap, f"no answer within {self.timeout_s:g} s") from None
+        except ValueError as error:
+            raise ClientError(f"The broker refused {what}: {str(error).rstrip('.')}.") from None
+
+    def metadata(self) -> Any:
+        try:
+            return self.client.list_topics(timeout=self.timeout_s)
+        except confluent_kafka.KafkaException as error:
+            raise from_kafka(
+                error.args[0], what="the list of topics", bootstrap=self.bootstrap
+            ) from None
+
+
+def _make(settings: dict[str, Any]) -> kafka_admin.AdminClient:
+    try:
+        return kafka_admin.AdminClient(settings)
+    except confluent_kafka.KafkaException as error:
+        raise ClientError(f"The client can't be made: {reason_of(error.args[0])}.") from None

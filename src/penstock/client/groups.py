@@ -1,0 +1,195 @@
+"""Consumer groups: list, describe with lag, reset, delete."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import confluent_kafka
+
+from penstock.client.asking import Asking
+from penstock.client.errors import ClientError, GroupActive, GroupNotFound, from_kafka
+from penstock.client.offsets import Offsets
+from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSummary:
+    group: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMember:
+    member: str
+    instance: str | None
+    client: str
+    host: str
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOffset:
+    """Where a group stands in one partition; offsets are None when there is none."""
+
+    topic: str
+    partition: int
+    committed: int | None
+    end: int | None
+    metadata: str
+    member: str | None
+    client: str | None
+
+    @property
+    def lag(self) -> int | None:
+        if self.committed is None or self.end is None:
+            return None
+        return max(self.end - self.committed, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDescription:
+    group: str
+    state: str
+    assignor: str
+    coordinator: int
+    members: tuple[GroupMember, ...]
+    offsets: tuple[GroupOffset, ...]
+
+    @property
+    def lag(self) -> int:
+        return sum(one.lag or 0 for one in self.offsets)
+
+
+class Groups:
+    def __init__(self, asking: Asking, offsets: Offsets) -> None:
+        self._asking = asking
+        self._offsets = offsets
+
+    def all(self) -> list[GroupSummary]:
+        future = self._asking.client.list_consumer_groups(request_timeout=self._asking.timeout_s)
+        found = self._asking.answer(future, "the list of groups")
+        if found.errors:
+            first = found.errors[0]
+            raise from_kafka(
+                first.args[0] if isinstance(first, confluent_kafka.KafkaException) else first,
+                what="the list of groups",
+                bootstrap=self._asking.bootstrap,
+            )
+        listed = [GroupSummary(group=one.group_id, state=_state(one)) for one in found.valid]
+        return sorted(listed, key=lambda one: one.group)
+
+    def describe(self, group: str) -> GroupDescription:
+        """A group with its members, its committed offsets and its lag; raises GroupNotFound."""
+        found = self._found(group)
+        committed = self.committed(group)
+        if _state(found) == "dead" and not committed:
+            raise GroupNotFound(f"Group {group} does not exist.")
+        members = tuple(_member(one) for one in found.members)
+        return GroupDescription(
+            group=group,
+            state=_state(found),
+            assignor=found.partition_assignor or "",
+            coordinator=found.coordinator.id if found.coordinator else -1,
+            members=members,
+            offsets=self._with_lag(committed, members),
+        )
+
+    def committed(self, group: str) -> dict[TopicPartition, tuple[int, str]]:
+        """Committed offset and metadata by partition."""
+        request = confluent_kafka.ConsumerGroupTopicPartitions(group)
+        futures = self._asking.client.list_consumer_group_offsets(
+            [request], request_timeout=self._asking.timeout_s
+        )
+        found = self._asking.answer(futures[group], f"group {group}")
+        return {
+            _key(one): (one.offset, one.metadata or "")
+            for one in found.topic_partitions
+            if one.error is None and one.offset >= 0
+        }
+
+    def check_inactive(self, group: str) -> None:
+        """Raise GroupActive unless offsets of the group may be changed from outside."""
+        found = self._found(group)
+        if found.members:
+            raise GroupActive(f"Group {group} has active members: stop its consumers first.")
+
+    def set_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        request = confluent_kafka.ConsumerGroupTopicPartitions(
+            group,
+            [confluent_kafka.TopicPartition(*one, offset) for one, offset in offsets.items()],
+        )
+        futures = self._asking.client.alter_consumer_group_offsets(
+            [request], request_timeout=self._asking.timeout_s
+        )
+        found = self._asking.answer(futures[group], f"group {group}")
+        for one in found.topic_partitions:
+            if one.error is not None:
+                raise from_kafka(
+                    one.error,
+                    what=f"the offset of {one.topic}-{one.partition} for group {group}",
+                    bootstrap=self._asking.bootstrap,
+                )
+
+    def delete(self, group: str) -> None:
+        futures = self._asking.client.delete_consumer_groups(
+            [group], request_timeout=self._asking.timeout_s
+        )
+        self._asking.answer(futures[group], f"group {group}")
+
+    def _found(self, group: str) -> Any:
+        if not group:
+            raise ClientError("A group's name must not be empty.")
+        futures = self._asking.client.describe_consumer_groups(
+            [group], request_timeout=self._asking.timeout_s
+        )
+        return self._asking.answer(futures[group], f"group {group}")
+
+    def _with_lag(
+        self,
+        committed: Mapping[TopicPartition, tuple[int, str]],
+        members: tuple[GroupMember, ...],
+    ) -> tuple[GroupOffset, ...]:
+        owners = {one: member for member in members for one in member.partitions}
+        partitions = sorted(committed.keys() | owners.keys())
+        ends = self._ends(partitions)
+        return tuple(
+            GroupOffset(
+                topic=one.topic,
+                partition=one.partition,
+                committed=committed[one][0] if one in committed else None,
+                end=ends.get(one),
+                metadata=committed[one][1] if one in committed else "",
+                member=owners[one].member if one in owners else None,
+                client=owners[one].client if one in owners else None,
+            )
+            for one in partitions
+        )
+
+    def _ends(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        """End offsets; partitions of topics that were deleted since have none."""
+        known = self._asking.metadata().topics
+        there = [
+            one
+            for one in partitions
+            if one.topic in known and one.partition in known[one.topic].partitions
+        ]
+        return self._offsets.latest(there)
+
+
+def _state(found: Any) -> str:
+    name: str = found.state.name
+    return name.lower().replace("_", " ")
+
+
+def _member(found: Any) -> GroupMember:
+    return GroupMember(
+        member=found.member_id,
+        instance=found.group_instance_id,
+        client=found.client_id,
+        host=found.host,
+        partitions=tuple(sorted(_key(one) for one in found.assignment.topic_partitions)),
+    )
+
+
+def _key(found: confluent_kafka.TopicPartition) -> TopicPartition:
+    return TopicPartition(TopicName(found.topic), PartitionIndex(found.partition))

@@ -1,0 +1,126 @@
+"""The command tree: what can be reached, and what is refused before any broker is asked."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import pytest
+from click.testing import CliRunner
+
+from penstock import __version__
+from penstock.cli.main import cli, main
+
+COMMANDS = ["up", "topic", "produce", "consume", "group", "config", "log", "demo", "completion"]
+
+
+def run_main(
+    arguments: Sequence[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> tuple[int, str, str]:
+    monkeypatch.setattr(sys, "argv", ["penstock", *arguments])
+    code = main()
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command: str) -> None:
+    outcome = CliRunner().invoke(cli, [command, "--help"])
+    assert outcome.exit_code == 0, outcome.output
+    assert outcome.output.startswith(f"Usage: cli {command}")
+
+
+def test_the_overview_lists_all_commands() -> None:
+    overview = CliRunner().invoke(cli, ["--help"]).output
+    assert [line.split()[0] for line in overview.split("Commands:")[1].splitlines() if line] == (
+        COMMANDS
+    )
+
+
+def test_the_version_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_main(["--version"], monkeypatch, capsys) == (0, f"penstock {__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["upp"],
+        ["topic", "create"],
+        ["topic", "alter", "t"],
+        ["topic", "create", "t", "--set", "x"],
+        ["topic", "create", "t", "--partitions", "0"],
+        ["produce", "t", "--acks", "2"],
+        ["produce", "t", "/nowhere/at/all"],
+        ["produce", "t", "--key-separator", ""],
+        ["produce", "t", "--header", "x"],
+        ["consume"],
+        ["consume", "t", "--from", "yesterday"],
+        ["consume", "t", "--follow", "--until", "end"],
+        ["consume", "t", "--idle", "1"],
+        ["consume", "t", "--group", "g", "--from", "5"],
+        ["consume", "t", "--group", "g", "--partition", "0"],
+        ["consume", "t", "--group", ""],
+        ["group", "reset", "g"],
+        ["group", "reset", "g", "--to", "end", "--shift", "1"],
+        ["topic", "list", "--bootstrap", "nonsense"],
+        ["topic", "list", "--bootstrap", "host:0"],
+        ["completion", "tcsh"],
+        ["up", "--node", "x"],
+        ["up", "--kafka", "0.0.0.0:0"],
+        ["up", "--nonsense"],
+        ["up", "--set", "no.such.setting=1"],
+        ["config", "show", "--log-level", "loud"],
+        ["config", "show", "--set", "no.such.setting=1"],
+        ["config", "show", "--set", "num.partitions=many"],
+    ],
+)
+def test_wrong_usage_is_one_sentence_and_exit_code_2(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run_main(arguments, monkeypatch, capsys)
+    assert (code, out) == (2, "")
+    assert err.startswith("penstock: ")
+    assert err.count("\n") == 1
+
+
+def test_config_show_tells_value_and_source(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PENSTOCK_NODE", "3")
+    code, out, _ = run_main(["config", "show", "--http", ":1"], monkeypatch, capsys)
+    rows = [line.split(maxsplit=2) for line in out.splitlines()]
+    assert code == 0
+    assert ["node", "3", "environment PENSTOCK_NODE"] in rows
+    assert ["http", "127.0.0.1:1", "flag --http"] in rows
+    assert ["kafka", "127.0.0.1:9392", "default"] in rows
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_are_printed(
+    shell: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = run_main(["completion", shell], monkeypatch, capsys)
+    assert code == 0
+    assert "_PENSTOCK_COMPLETE" in out
+
+
+def test_completion_knows_commands_and_options() -> None:
+    outcome = subprocess.run(
+        [sys.executable, "-m", "penstock.cli.main"],
+        env={
+            "_PENSTOCK_COMPLETE": "bash_complete",
+            "COMP_WORDS": "penstock topic ",
+            "COMP_CWORD": "2",
+        },
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert {"plain,create", "plain,list", "plain,delete"} <= set(outcome.stdout.split())
+
+
+@pytest.mark.parametrize("heavy", ["confluent_kafka", "rich", "yaml", "asyncio", "tomllib"])
+def test_the_way_to_up_imports_nothing_heavy(heavy: str) -> None:
+    program = f"import sys, penstock.cli.main, penstock.cli.up; sys.exit({heavy!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], timeout=30).returncode == 0
