@@ -8,9 +8,8 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from penstock.model.topic_config import TimestampType
+from penstock.records.checksum import crc32c
 from penstock.records.compression import DECOMPRESSED_BYTES_MAX, Codec, compress, decompress
 from penstock.records.errors import CorruptBatch as CorruptBatch
 from penstock.records.raw_records import append_record, decode_record, scan_records
@@ -133,7 +132,7 @@ def crc_matches(buffer: bytes | bytearray | memoryview, position: int, header: B
     if end > len(buffer):
         return False
     view = memoryview(buffer)[position + ATTRIBUTES_POSITION : end]
-    return bool(crc32c(view) == header[4])
+    return crc32c(view) == header[4]
 
 
 def stamp(

@@ -185,6 +185,7 @@ class ReplicaStore:
                 open_files=self._open_files,
                 clock=self._clock,
                 on_batch=on_batch,
+                term_max=self._term,
             )
         except (StorageDamaged, OSError) as error:
             return error

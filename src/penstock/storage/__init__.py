@@ -1,0 +1,1 @@
+"""The log on disk: segments, indexes, checkpoints, recovery, retention, compaction."""

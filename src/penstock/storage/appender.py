@@ -1,0 +1,226 @@
+"""The only part that writes to a log's end: appends, syncs, rolls and cuts."""
+
+import contextlib
+from collections.abc import Sequence
+
+from penstock.records.batch import BatchHeader, parse_header
+from penstock.storage.file_system import Bytes, SyncFailed
+from penstock.storage.layout import INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_path
+from penstock.storage.log_state import LogState
+from penstock.storage.offset_index import RELATIVE_OFFSET_MAX
+from penstock.storage.segment import Segment
+
+
+class _Write:
+    """Batches that go to one segment, from `position` on."""
+
+    __slots__ = ("closing", "first_timestamp", "headers", "parts", "position", "segment", "size")
+
+    def __init__(
+        self,
+        segment: Segment,
+        position: int,
+        first_timestamp: int,
+        closing: Segment | None = None,
+    ) -> None:
+        self.segment = segment
+        self.position = position
+        self.first_timestamp = first_timestamp
+        # The segment that ends here; it must be durable before its successor comes to be.
+        self.closing = closing
+        self.size = 0
+        self.headers: list[BatchHeader] = []
+        self.parts: list[Bytes] = []
+
+    def add(self, header: BatchHeader, part: Bytes) -> None:
+        if not self.headers and self.position == 0:
+            self.first_timestamp = header.max_timestamp
+        self.headers.append(header)
+        self.parts.append(part)
+        self.size += header.size
+
+
+class Appender:
+    __slots__ = ("_dirty", "_has_new_names", "_state", "_uncut")
+
+    def __init__(self, state: LogState) -> None:
+        self._state = state
+        # Written since the last sync; pinned, because a sync must go through the descriptor that
+        # the write went through to be told of a failed write-back.
+        self._dirty: dict[Segment, None] = {}
+        self._has_new_names = False
+        # Failed writes that could not be cut back at once; nothing is written before they are.
+        self._uncut: list[_Write] = []
+
+    @property
+    def is_dirty(self) -> bool:
+        return bool(self._dirty) or self._has_new_names
+
+    def append(self, batches: Sequence[Bytes]) -> None:
+        """Raises OSError with the log as it was, on disk and in memory."""
+        with self._state.lock:
+            self._cut_back(self._uncut)
+            writes = self._plan(batches)
+            self._state.segments.active.prepare()
+            try:
+                for write in writes:
+                    self._write(write)
+            except OSError:
+                self._uncut = writes
+                # The next append tries again if the disk refuses even this.
+                with contextlib.suppress(OSError):
+                    self._cut_back(self._uncut)
+                raise
+            self._publish(writes)
+
+    def sync(self) -> None:
+        """Returns once everything that was appended is on disk; raises SyncFailed if it is not."""
+        with self._state.lock:
+            try:
+                self._sync_all()
+            except OSError as error:
+                raise SyncFailed(error.errno, error.strerror, str(self._state.directory)) from error
+            for segment in tuple(self._dirty):
+                self.forget(segment)
+
+    def _sync_all(self) -> None:
+        for segment in self._dirty:
+            segment.file.sync()
+        if self._has_new_names:
+            self._state.file_system.sync_directory(self._state.directory)
+            self._has_new_names = False
+
+    def forget(self, segment: Segment) -> None:
+        """The segment needs no sync, or none any more."""
+        if segment in self._dirty:
+            del self._dirty[segment]
+            segment.file.unpin()
+
+    def roll(self) -> None:
+        """Closes the active segment; the next batch begins a new one."""
+        with self._state.lock:
+            state = self._state
+            if state.segments.active.size == 0:
+                return
+            self.sync()
+            state.segments = state.segments.plus([state.new_segment(state.end_offset)])
+            state.has_rolled = True
+
+    def truncate_to(self, segment: Segment, position: int, end_offset: int) -> None:
+        """Cuts the log: `segment` ends at `position`, and those after it go."""
+        with self._state.lock:
+            state = self._state
+            gone = [later for later in state.segments if later.base_offset > segment.base_offset]
+            state.end_offset = end_offset
+            state.segments = state.segments.without(gone)
+            # From the end, each for good before the next, so that a crash leaves no hole.
+            for later in reversed(gone):
+                self.remove(later)
+                state.file_system.sync_directory(state.directory)
+            segment.cut(position, end_offset)
+            if segment.is_on_disk:
+                self._mark_dirty(segment)
+                segment.file.truncate(position)
+            state.epochs.truncate_to(end_offset)
+
+    def remove(self, segment: Segment) -> None:
+        """Takes the segment's files off the disk; its log must not list it any more."""
+        self.forget(segment)
+        segment.retire()
+        if segment.is_on_disk:
+            self._state.file_system.remove(segment.file.path)
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            with contextlib.suppress(FileNotFoundError):
+                self._state.file_system.remove(
+                    segment_path(self._state.directory, segment.base_offset, suffix)
+                )
+
+    def close(self) -> None:
+        for segment in tuple(self._dirty):
+            self.forget(segment)
+
+    def _plan(self, batches: Sequence[Bytes]) -> list[_Write]:
+        active = self._state.segments.active
+        write = _Write(active, active.size, active.first_timestamp)
+        writes = [write]
+        expected = self._state.end_offset
+        for batch in batches:
+            header = parse_header(batch)
+            assert header.base_offset == expected, "batches must be stamped and contiguous"
+            assert header.size == len(batch), "a batch must be exactly its bytes"
+            if self._is_full_for(write, header):
+                write = _Write(
+                    self._state.new_segment(expected), 0, header.max_timestamp, write.segment
+                )
+                writes.append(write)
+            write.add(header, batch)
+            expected = header.next_offset
+        # The active segment may have no room for even the first.
+        return [write for write in writes if write.parts]
+
+    def _is_full_for(self, write: _Write, header: BatchHeader) -> bool:
+        size = write.position + write.size
+        if size == 0:
+            return False
+        config = self._state.config
+        age_ms = header.max_timestamp - write.first_timestamp
+        return (
+            size + header.size > config.segment_bytes
+            or header.next_offset - write.segment.base_offset > RELATIVE_OFFSET_MAX
+            or (write.first_timestamp >= 0 and age_ms > config.segment_ms)
+        )
+
+    def _write(self, write: _Write) -> None:
+        if write.closing is not None:
+            # Recovery takes a later segment as proof that the earlier ones are whole.
+            self.sync()
+        if not write.segment.is_on_disk:
+            write.segment.file.create()
+            self._has_new_names = True
+        self._mark_dirty(write.segment)
+        write.segment.file.pwritev(write.parts, write.position)
+
+    def _mark_dirty(self, segment: Segment) -> None:
+        if segment not in self._dirty:
+            segment.file.pin()
+            self._dirty[segment] = None
+
+    def _cut_back(self, writes: list[_Write]) -> None:
+        """Undoes writes that failed half-way, last one first, and forgets those that are undone."""
+        while writes:
+            write = writes[-1]
+            if write.segment.is_on_disk:
+                write.segment.file.truncate(write.position)
+            else:
+                self._discard_new(write.segment)
+            writes.pop()
+
+    def _discard_new(self, segment: Segment) -> None:
+        self.forget(segment)
+        segment.file.release()
+        with contextlib.suppress(FileNotFoundError):
+            self._state.file_system.remove(segment.file.path)
+        # A crash must not bring it back behind a segment that was cut.
+        self._state.file_system.sync_directory(self._state.directory)
+
+    def _publish(self, writes: list[_Write]) -> None:
+        state = self._state
+        for write in writes:
+            self._publish_one(write)
+        new = [write.segment for write in writes if write.closing is not None]
+        if new:
+            state.segments = state.segments.plus(new)
+            state.has_rolled = True
+        if writes:
+            state.end_offset = writes[-1].segment.next_offset
+
+    def _publish_one(self, write: _Write) -> None:
+        state = self._state
+        if write.position == 0:
+            write.segment.created_ms = state.clock.now_ms()
+        write.segment.is_on_disk = True
+        for header in write.headers:
+            state.epochs.note(header.leader_epoch, header.base_offset)
+            write.segment.add(header)
+        state.unsaved_bytes += write.size
+        state.unsaved_batches += len(write.headers)

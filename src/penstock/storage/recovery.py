@@ -1,0 +1,246 @@
+"""Brings a log back after a stop of any kind.
+
+What the checkpoint names was on disk for good, so it is trusted, and what contradicts it is
+damage. What lies behind the flush mark is checked batch by batch: a bad end was torn by the crash
+and is cut off; a bad batch with a valid one behind it is damage.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from penstock.model.clock import Clock
+from penstock.model.errors import StorageDamaged
+from penstock.model.topic_config import TopicConfig
+from penstock.records.batch import BatchHeader
+from penstock.storage.batch_reader import BadBatch, read_batches
+from penstock.storage.batch_search import find_valid_batch
+from penstock.storage.checkpoint import Checkpoint, read_checkpoint
+from penstock.storage.continuity import misfit
+from penstock.storage.file_system import TEMPORARY_SUFFIX, FileSystem
+from penstock.storage.layout import (
+    CLEANED_SUFFIX,
+    COMPACTION,
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    SEGMENT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    base_offsets,
+    segment_path,
+)
+from penstock.storage.log_state import LogState
+from penstock.storage.open_files import OpenFiles
+from penstock.storage.segment import Segment, SegmentFacts
+
+OnBatch = Callable[[BatchHeader], None]
+
+_DELETED_SEGMENT = SEGMENT_SUFFIX + DELETED_SUFFIX
+
+
+def recover(
+    directory: Path,
+    *,
+    config: TopicConfig,
+    file_system: FileSystem,
+    open_files: OpenFiles,
+    clock: Clock,
+    on_batch: OnBatch,
+    term_max: int,
+) -> LogState:
+    """The log as it may be used; raises StorageDamaged, naming file and position, if it may not."""
+    if file_system.exists(directory / COMPACTION):
+        # Imported here because hardly any start needs it.
+        from penstock.storage.compaction_swap import finish_swap
+
+        finish_swap(directory, file_system)
+    checkpoint = read_checkpoint(file_system, directory)
+    names = file_system.names(directory)
+    checkpoint = _without_deleted(checkpoint, base_offsets(names, _DELETED_SEGMENT))
+    _remove_leftovers(directory, names, checkpoint, file_system)
+    found = base_offsets(names)
+    _check_listed(directory, checkpoint, found, file_system)
+    state = LogState(
+        directory,
+        config=config,
+        file_system=file_system,
+        open_files=open_files,
+        clock=clock,
+        checkpoint=checkpoint,
+    )
+    younger = [base for base in found if base > _last_base(checkpoint)]
+    _Recovery(state, on_batch, term_max).run(younger)
+    return state
+
+
+def _last_base(checkpoint: Checkpoint) -> int:
+    return checkpoint.segments[-1].base_offset
+
+
+def _without_deleted(checkpoint: Checkpoint, deleted: list[int]) -> Checkpoint:
+    """Segments that were marked as deleted when there was no room for a new checkpoint."""
+    kept = [facts for facts in checkpoint.segments if facts.base_offset not in deleted]
+    if len(kept) == len(checkpoint.segments):
+        return checkpoint
+    assert kept, "the active segment is never deleted"
+    start_offset = max(checkpoint.start_offset, kept[0].base_offset)
+    return checkpoint._replace(segments=tuple(kept), start_offset=start_offset)
+
+
+def _remove_leftovers(
+    directory: Path, names: list[str], checkpoint: Checkpoint, file_system: FileSystem
+) -> None:
+    """What a crash left of writes, compactions and deletions that were under way.
+
+    Marks of deleted segments stay until a checkpoint no longer lists them (see `Log.open`).
+    """
+    for name in names:
+        if name.endswith((TEMPORARY_SUFFIX, CLEANED_SUFFIX)):
+            file_system.remove(directory / name)
+    first = checkpoint.segments[0].base_offset
+    for suffix in (SEGMENT_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        for base in base_offsets(names, suffix):
+            if base < first:
+                file_system.remove(segment_path(directory, base, suffix))
+
+
+def remove_deleted_marks(directory: Path, file_system: FileSystem) -> None:
+    for base in base_offsets(file_system.names(directory), _DELETED_SEGMENT):
+        file_system.remove(segment_path(directory, base, _DELETED_SEGMENT))
+
+
+def has_deleted_marks(directory: Path, file_system: FileSystem) -> bool:
+    return bool(base_offsets(file_system.names(directory), _DELETED_SEGMENT))
+
+
+def check_unused(directory: Path, file_system: FileSystem) -> None:
+    """Where a new log is to be made there may be leftovers of a half-made one, but no segment."""
+    names = file_system.names(directory)
+    bases = base_offsets(names)
+    if bases:
+        path = segment_path(directory, bases[0])
+        raise StorageDamaged(str(path), 0, "the segment's checkpoint is missing")
+
+
+def _check_listed(
+    directory: Path, checkpoint: Checkpoint, found: list[int], file_system: FileSystem
+) -> None:
+    """Each segment of the checkpoint is there, and as long as it should be."""
+    on_disk = set(found)
+    listed = {facts.base_offset for facts in checkpoint.segments}
+    last = _last_base(checkpoint)
+    for facts in checkpoint.segments:
+        path = segment_path(directory, facts.base_offset)
+        if facts.base_offset not in on_disk:
+            if facts.size > 0:
+                raise StorageDamaged(str(path), 0, "the segment is missing")
+            continue
+        size = file_system.size(path)
+        if size < facts.size or (size > facts.size and facts.base_offset != last):
+            position = min(size, facts.size)
+            detail = f"the segment has {size} bytes instead of {facts.size}"
+            raise StorageDamaged(str(path), position, detail)
+    first = checkpoint.segments[0].base_offset
+    for base in found:
+        path = segment_path(directory, base)
+        if first < base < last and base not in listed and file_system.size(path) > 0:
+            raise StorageDamaged(str(path), 0, "the checkpoint knows no such segment")
+
+
+class _Recovery:
+    """Walks what the owner's state has not seen, then what the checkpoint has not seen."""
+
+    def __init__(self, state: LogState, on_batch: OnBatch, term_max: int) -> None:
+        self._state = state
+        self._on_batch = on_batch
+        self._term_max = term_max
+
+    def run(self, later: list[int]) -> None:
+        self._replay()
+        sizes = {base: self._file_size(base) for base in later}
+        self._drop_empty(sizes)
+        active = self._state.segments.active
+        on_disk = self._file_size(active.base_offset)
+        self._check_tail(active, on_disk, has_later=bool(sizes))
+        bases = sorted(sizes)
+        for number, base in enumerate(bases):
+            self._add_segment(base, sizes[base], has_later=number + 1 < len(bases))
+        # A lost index of the active segment is rebuilt here, not under the first reader.
+        self._state.segments.active.prepare()
+        self._state.end_offset = self._state.segments.active.next_offset
+
+    def _file_size(self, base: int) -> int:
+        path = segment_path(self._state.directory, base)
+        file_system = self._state.file_system
+        return file_system.size(path) if file_system.exists(path) else 0
+
+    def _drop_empty(self, sizes: dict[int, int]) -> None:
+        """Segments that were made just before the crash and hold nothing."""
+        for base in [base for base, size in sizes.items() if size == 0]:
+            self._state.file_system.remove(segment_path(self._state.directory, base))
+            del sizes[base]
+
+    def _replay(self) -> None:
+        """Shows the owner the batches between its state and the flush mark: headers alone."""
+        offset = self._state.state_offset
+        for segment in self._state.segments.from_offset(offset):
+            if segment.next_offset <= offset or segment.size == 0:
+                continue
+            # The first batch may begin before the offset, if records were deleted up to it.
+            expected: int | None = None
+            for position, header in segment.headers(segment.find(offset)):
+                follows = header.base_offset if expected is None else expected
+                detail = misfit(header, follows, self._state.sparse_below, end=segment.next_offset)
+                if detail:
+                    raise StorageDamaged(str(segment.file.path), position, detail)
+                expected = header.next_offset
+                self._on_batch(header)
+
+    def _add_segment(self, base: int, size: int, *, has_later: bool) -> None:
+        """A segment that is younger than the checkpoint."""
+        state = self._state
+        path = segment_path(state.directory, base)
+        expected = state.segments.active.next_offset
+        if base != expected:
+            detail = f"the segment begins at offset {base}, the one before it ends at {expected}"
+            raise StorageDamaged(str(path), 0, detail)
+        segment = state.known_segment(SegmentFacts(base, base, created_ms=state.clock.now_ms()))
+        segment.is_on_disk = True
+        self._check_tail(segment, size, has_later=has_later)
+        state.segments = state.segments.plus([segment])
+        state.has_rolled = True
+        state.file_system.sync_directory(state.directory)
+
+    def _check_tail(self, segment: Segment, end: int, *, has_later: bool) -> None:
+        """Takes over the batches behind the flush mark, and cuts what the crash tore."""
+        if end <= segment.size:
+            return
+        segment.is_on_disk = True
+        try:
+            for position, header, _ in read_batches(segment.file, segment.size, end):
+                self._take(segment, position, header)
+        except BadBatch as bad:
+            self._judge(segment, bad, end, has_later=has_later)
+            segment.file.truncate(bad.position)
+        # What is served from now on must not be lost by the next crash.
+        segment.file.sync()
+
+    def _take(self, segment: Segment, position: int, header: BatchHeader) -> None:
+        state = self._state
+        expected = segment.next_offset
+        detail = misfit(header, expected, state.sparse_below, term_max=self._term_max)
+        if detail:
+            raise BadBatch(position, detail)
+        segment.add(header)
+        state.epochs.note(header.leader_epoch, header.base_offset)
+        state.unsaved_bytes += header.size
+        state.unsaved_batches += 1
+        self._on_batch(header)
+
+    def _judge(self, segment: Segment, bad: BadBatch, end: int, *, has_later: bool) -> None:
+        """Raises StorageDamaged unless nothing valid lies behind the bad batch."""
+        path = str(segment.file.path)
+        if has_later:
+            raise StorageDamaged(path, bad.position, f"{bad.detail}, and later segments follow")
+        valid = find_valid_batch(segment.file, bad.position + 1, end, segment.next_offset)
+        if valid is not None:
+            detail = f"{bad.detail}, and a valid batch follows at byte {valid}"
+            raise StorageDamaged(path, bad.position, detail)

@@ -1,0 +1,278 @@
+"""One append-only file of batches, and what is known about it without reading it."""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from penstock.model.errors import StorageDamaged
+from penstock.records.batch import BatchHeader
+from penstock.storage.batch_reader import BadBatch, read_batches, read_headers
+from penstock.storage.offset_index import OffsetIndex
+from penstock.storage.open_files import CachedFile, OpenFiles
+from penstock.storage.segment_indexes import (
+    SegmentIndexes,
+    load_indexes,
+    load_offset_index,
+    save_indexes,
+)
+
+# Batches at the end whose positions are all known: readers who keep up need no disk access.
+_RECENT_MAX = 1024
+_RECENT_KEPT = 512
+
+NO_TIMESTAMP = -1
+
+
+class Tail(NamedTuple):
+    """Where a segment ends; one value, so that a reader never sees half of a change."""
+
+    next_offset: int
+    size: int
+
+
+class SegmentFacts(NamedTuple):
+    """What a checkpoint keeps of a segment."""
+
+    base_offset: int
+    next_offset: int
+    size: int = 0
+    max_timestamp: int = NO_TIMESTAMP
+    # The base offset of the first batch that has the latest timestamp.
+    max_timestamp_offset: int = -1
+    # Of the first batch; its distance to later ones says when to roll.
+    first_timestamp: int = NO_TIMESTAMP
+    created_ms: int = 0
+
+
+class Segment:
+    """One thread appends; any thread reads what `tail` has published."""
+
+    __slots__ = (
+        "_index_interval",
+        "_indexes",
+        "_open_files",
+        "_recent",
+        "base_offset",
+        "created_ms",
+        "file",
+        "first_timestamp",
+        "is_on_disk",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "tail",
+    )
+
+    def __init__(
+        self,
+        file: CachedFile,
+        facts: SegmentFacts,
+        *,
+        open_files: OpenFiles,
+        index_interval: int,
+        indexes: SegmentIndexes | None,
+        is_on_disk: bool = True,
+    ) -> None:
+        self.file = file
+        self.base_offset = facts.base_offset
+        self.tail = Tail(facts.next_offset, facts.size)
+        self.max_timestamp = facts.max_timestamp
+        self.max_timestamp_offset = facts.max_timestamp_offset
+        self.first_timestamp = facts.first_timestamp
+        self.created_ms = facts.created_ms
+        # A new segment gets its file with its first batch.
+        self.is_on_disk = is_on_disk
+        self._open_files = open_files
+        self._index_interval = index_interval
+        # None: the indexes are on disk, and the cache holds the one that readers need.
+        self._indexes = indexes
+        self._recent: dict[int, int] = {}
+
+    @property
+    def next_offset(self) -> int:
+        return self.tail.next_offset
+
+    @property
+    def size(self) -> int:
+        return self.tail.size
+
+    @property
+    def facts(self) -> SegmentFacts:
+        return SegmentFacts(
+            base_offset=self.base_offset,
+            next_offset=self.tail.next_offset,
+            size=self.tail.size,
+            max_timestamp=self.max_timestamp,
+            max_timestamp_offset=self.max_timestamp_offset,
+            first_timestamp=self.first_timestamp,
+            created_ms=self.created_ms,
+        )
+
+    # What the writer does
+
+    def prepare(self) -> SegmentIndexes:
+        """Brings the indexes into memory, so that no later step of an append can fail on disk."""
+        if self._indexes is None:
+            self._indexes = self.indexes()
+        return self._indexes
+
+    def add(self, header: BatchHeader) -> None:
+        """A batch was written at the end: now readers may see it."""
+        position = self.tail.size
+        self.prepare().note(header, position, self.max_timestamp, self._index_interval)
+        self._recent[header.base_offset] = position
+        if len(self._recent) > _RECENT_MAX:
+            kept = islice(self._recent.items(), _RECENT_MAX - _RECENT_KEPT, None)
+            self._recent = dict(kept)
+        if position == 0:
+            self.first_timestamp = header.max_timestamp
+        if header.max_timestamp > self.max_timestamp and header.record_count > 0:
+            self.max_timestamp = header.max_timestamp
+            self.max_timestamp_offset = header.base_offset
+        self.tail = Tail(header.next_offset, position + header.size)
+
+    def cut(self, position: int, next_offset: int) -> None:
+        """Forgets what lies from `position` on; the file itself is the caller's affair."""
+        indexes = self.indexes()
+        facts = self.facts_before(position, next_offset)
+        self.tail = Tail(next_offset, position)
+        self._recent = {}
+        indexes.cut(position)
+        self._indexes = indexes
+        self.max_timestamp = facts.max_timestamp
+        self.max_timestamp_offset = facts.max_timestamp_offset
+        self.first_timestamp = facts.first_timestamp
+
+    def facts_before(self, position: int, next_offset: int) -> SegmentFacts:
+        """What the facts would be if the segment ended at `position`."""
+        max_timestamp, max_offset = self.max_timestamp, self.max_timestamp_offset
+        if max_offset >= next_offset:
+            max_timestamp, max_offset = NO_TIMESTAMP, -1
+            for _, header in self.headers(0, position):
+                if header.record_count > 0 and header.max_timestamp > max_timestamp:
+                    max_timestamp, max_offset = header.max_timestamp, header.base_offset
+        return self.facts._replace(
+            next_offset=next_offset,
+            size=position,
+            max_timestamp=max_timestamp,
+            max_timestamp_offset=max_offset,
+            first_timestamp=self.first_timestamp if position > 0 else NO_TIMESTAMP,
+        )
+
+    def save_indexes(self, *, is_active: bool) -> None:
+        """Writes the indexes if they are in memory; a closed segment then gives its memory back."""
+        if self._indexes is None:
+            return
+        if len(self._indexes.offsets) > 0:
+            directory = self.file.path.parent
+            save_indexes(self._open_files.file_system, directory, self._indexes, self.tail.size)
+        if not is_active:
+            self._open_files.indexes.put(self, self._indexes.offsets)
+            self._indexes = None
+
+    def retire(self) -> None:
+        """The segment leaves its log; whoever holds its bytes may finish with them."""
+        self.file.retire()
+        self._open_files.indexes.drop(self)
+
+    # What readers do
+
+    def range_of(self, offset: int, bytes_max: int, end: int) -> tuple[int, int] | None:
+        """Position and length of whole batches: from the one that holds `offset`, none past `end`.
+
+        At least one batch, even if it is larger than `bytes_max`; None if there is none.
+        """
+        next_offset, size = self.tail
+        if offset >= next_offset:
+            return None
+        start = self._find(offset, size)
+        limit = size if end >= next_offset else self._find(end, size)
+        if limit <= start:
+            return None
+        if limit - start > bytes_max:
+            limit = self._cut_to(start, bytes_max, limit)
+        return start, limit - start
+
+    def find(self, offset: int) -> int:
+        """The position of the first batch that reaches `offset` or begins after it."""
+        return self._find(offset, self.tail.size)
+
+    def _find(self, offset: int, size: int) -> int:
+        recent = self._recent.get(offset)
+        if recent is not None:
+            return recent
+        found_offset, found = self.offset_index().floor(offset)
+        if found_offset == offset:
+            return found
+        for position, header in self.headers(found, size):
+            if header.last_offset >= offset:
+                return position
+        return size
+
+    def _cut_to(self, start: int, bytes_max: int, limit: int) -> int:
+        """The end of the last batch that fits; an indexed boundary will do, it costs no reading."""
+        boundary = self.offset_index().boundary_at_or_before(start + bytes_max)
+        if boundary > start:
+            return boundary
+        end = start
+        for position, header in self.headers(start, limit):
+            if end > start and position + header.size > start + bytes_max:
+                break
+            end = position + header.size
+            if end - start >= bytes_max:
+                break
+        return end
+
+    def headers(
+        self, position: int = 0, end: int | None = None
+    ) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of each batch; raises StorageDamaged where there is none."""
+        try:
+            yield from read_headers(self.file, position, self.tail.size if end is None else end)
+        except BadBatch as bad:
+            raise StorageDamaged(str(self.file.path), bad.position, bad.detail) from None
+
+    def batches(self, position: int = 0) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+        """Like `headers`, with each batch's bytes, and its CRC checked."""
+        try:
+            yield from read_batches(self.file, position, self.tail.size)
+        except BadBatch as bad:
+            raise StorageDamaged(str(self.file.path), bad.position, bad.detail) from None
+
+    def read_batch(self, position: int, header: BatchHeader) -> bytes:
+        return self.file.pread(header.size, position)
+
+    def offset_index(self) -> OffsetIndex:
+        indexes = self._indexes
+        if indexes is not None:
+            return indexes.offsets
+        cached = self._open_files.indexes.get(self)
+        if cached is not None:
+            return cached
+        return self._load_offset_index()
+
+    def _load_offset_index(self) -> OffsetIndex:
+        file_system, directory = self._open_files.file_system, self.file.path.parent
+        index = load_offset_index(file_system, directory, self.base_offset, self.tail.size)
+        if index is None:
+            # Lost or wrong: rebuilt, and kept in memory until the next checkpoint saves it.
+            self._indexes = self.indexes()
+            return self._indexes.offsets
+        self._open_files.indexes.put(self, index)
+        return index
+
+    def indexes(self) -> SegmentIndexes:
+        """Both indexes; those of a closed segment are read from disk for this caller alone."""
+        indexes = self._indexes
+        if indexes is not None:
+            return indexes
+        try:
+            return load_indexes(
+                self._open_files.file_system,
+                self.file.path.parent,
+                self.base_offset,
+                self.tail.size,
+                self.file,
+                self._index_interval,
+            )
+        except BadBatch as bad:
+            raise StorageDamaged(str(self.file.path), bad.position, bad.detail) from None

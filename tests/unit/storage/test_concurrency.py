@@ -1,0 +1,139 @@
+"""A reader beside the writer, retention and compaction, in real threads on a real disk."""
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.model.ids import Offset
+from penstock.model.topic_config import TopicConfig
+from penstock.records.batch import check_batch, decode_records
+from penstock.storage.file_system import RealFileSystem
+from penstock.storage.log import Log
+from tests.unit.storage.logs import START_MS, Bench, batch, checkpoint, record
+
+BATCHES = 700
+
+
+@pytest.fixture(autouse=True)
+def _switch_threads_often() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+class Crew:
+    """Threads that work on one log until its writer is done; the first failure is raised."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.safe_end = 0
+        self.is_done = False
+        self._errors: list[BaseException] = []
+
+    def run(self, *work: Callable[[], None]) -> None:
+        threads = [threading.Thread(target=self._guard, args=(one,)) for one in work]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        if self._errors:
+            raise self._errors[0]
+
+    def _guard(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            self._errors.append(error)
+        finally:
+            self.is_done = self.is_done or work == self.write
+
+    def write(self) -> None:
+        for number in range(BATCHES):
+            offset = self.log.end_offset
+            one = record(b"%d" % offset, b"key %d" % (number % 10))
+            self.log.append([batch(offset, one)])
+            self.safe_end = offset + 1
+            if self.log.checkpoint_due():
+                checkpoint(self.log)
+        self.is_done = True
+
+    def read(self) -> None:
+        offset = 0
+        while not self.is_done or offset < self.safe_end:
+            offset = self._read_once(max(offset, self.log.start_offset))
+
+    def _read_once(self, offset: int) -> int:
+        end = self.safe_end
+        found = self.log.read(Offset(offset), 700, Offset(end))
+        if found is None:
+            return end
+        data = memoryview(found.read())
+        found.release()
+        while len(data):
+            header = check_batch(data) if data[60] else None
+            assert header is not None
+            assert header.next_offset <= end
+            for one in decode_records(data):
+                assert one.value == b"%d" % one.offset
+            offset = header.next_offset
+            data = data[header.size :]
+        return offset
+
+    def retain(self) -> None:
+        while not self.is_done:
+            self.log.apply_retention(START_MS, Offset(self.safe_end))
+
+    def compact(self) -> None:
+        while not self.is_done:
+            self.log.compact(START_MS, Offset(self.safe_end))
+
+    def scrub(self) -> None:
+        while not self.is_done:
+            self.log.scrub(lambda: self.is_done)
+
+    def look_up(self) -> None:
+        while not self.is_done:
+            found = self.log.offset_for_timestamp(START_MS, Offset(self.safe_end))
+            assert found is None or found.timestamp_ms == START_MS
+
+
+@pytest.fixture
+def crew(tmp_path: Path) -> Crew:
+    config = TopicConfig(
+        segment_bytes=2000,
+        index_interval_bytes=300,
+        retention_bytes=6000,
+        cleanup_compact=True,
+        min_cleanable_dirty_ratio=0.1,
+    )
+    bench = Bench(RealFileSystem(), config, directory=tmp_path / "0", open_max=3)
+    return Crew(bench.create())
+
+
+def test_readers_see_whole_batches_while_the_writer_rolls(crew: Crew) -> None:
+    crew.log.config = TopicConfig(segment_bytes=2000, index_interval_bytes=300)
+    crew.run(crew.write, crew.read, crew.read)
+    assert len(list(crew.log.headers(Offset(0), crew.log.end_offset))) == BATCHES
+
+
+def test_readers_live_with_retention(crew: Crew) -> None:
+    crew.run(crew.write, crew.read, crew.retain, crew.look_up)
+
+
+def test_readers_live_with_compaction_and_scrubbing(crew: Crew) -> None:
+    crew.log.config = TopicConfig(
+        segment_bytes=2000,
+        index_interval_bytes=300,
+        cleanup_delete=False,
+        cleanup_compact=True,
+        min_cleanable_dirty_ratio=0.1,
+    )
+    crew.run(crew.write, crew.read, crew.compact, crew.scrub)
+
+
+def test_everything_at_once(crew: Crew) -> None:
+    crew.run(crew.write, crew.read, crew.retain, crew.compact, crew.scrub, crew.look_up)

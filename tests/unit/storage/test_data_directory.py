@@ -1,0 +1,174 @@
+"""The data directory: made, locked, counted; and one clear sentence for each refusal."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from penstock.model.errors import StartRefused
+from penstock.model.ids import BrokerId, TopicId
+from penstock.storage.data_directory import DataDirectory, new_cluster_id
+from penstock.storage.file_system import RealFileSystem
+from tests.unit.storage.fault_file_system import FaultFileSystem, PowerLoss
+
+NODE = BrokerId(0)
+TOPIC = TopicId(UUID("12345678123456781234567812345678"))
+
+
+def open_directory(path: Path, node: int = 0) -> DataDirectory:
+    return DataDirectory.open(path, node=BrokerId(node), file_system=RealFileSystem())
+
+
+def refusal(path: Path, node: int = 0) -> str:
+    with pytest.raises(StartRefused) as caught:
+        open_directory(path, node)
+    sentence = str(caught.value)
+    assert str(path) in sentence
+    assert sentence.endswith(".")
+    assert "\n" not in sentence
+    return sentence
+
+
+def test_a_missing_directory_is_made_and_keeps_its_identity(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b"
+    first = open_directory(path)
+    assert first.incarnation == 1
+    assert len(first.cluster_id) == 22
+    first.close()
+    second = open_directory(path)
+    assert (second.cluster_id, second.incarnation) == (first.cluster_id, 2)
+    assert second.metadata_directory == path / "metadata"
+    second.close()
+
+
+def test_cluster_ids_differ() -> None:
+    assert new_cluster_id() != new_cluster_id()
+
+
+def test_a_second_node_is_refused_while_the_first_runs(tmp_path: Path) -> None:
+    first = open_directory(tmp_path)
+    assert "in use" in refusal(tmp_path)
+    first.close()
+    open_directory(tmp_path).close()
+
+
+def test_the_lock_goes_with_its_process(tmp_path: Path) -> None:
+    code = (
+        "import os, pathlib, sys\n"
+        "from penstock.storage.data_directory import DataDirectory\n"
+        "from penstock.storage.file_system import RealFileSystem\n"
+        "path = pathlib.Path(sys.argv[1])\n"
+        "DataDirectory.open(path, node=0, file_system=RealFileSystem())\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False, timeout=30)
+    directory = open_directory(tmp_path)
+    assert directory.incarnation == 2
+    directory.close()
+
+
+def test_a_newer_format_is_refused(tmp_path: Path) -> None:
+    open_directory(tmp_path).close()
+    (tmp_path / "penstock.json").write_text(json.dumps({"format": 99, "anything": "else"}))
+    assert "newer" in refusal(tmp_path)
+
+
+def test_another_node_is_refused(tmp_path: Path) -> None:
+    open_directory(tmp_path, 3).close()
+    assert "belongs to node 3, not to node 4" in refusal(tmp_path, 4)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "{]", '{"format": 1, "node": 0}'])
+def test_a_damaged_identity_is_refused(tmp_path: Path, text: str) -> None:
+    open_directory(tmp_path).close()
+    (tmp_path / "penstock.json").write_text(text)
+    assert "damaged" in refusal(tmp_path)
+
+
+def test_data_without_an_identity_is_refused(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path)
+    directory.partition_directory(TOPIC, 0).mkdir(parents=True)
+    directory.close()
+    (tmp_path / "penstock.json").unlink()
+    assert "is missing" in refusal(tmp_path)
+
+
+def test_a_file_in_the_place_of_the_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert "not a directory" in refusal(tmp_path / "file")
+    assert "not a directory" in refusal(tmp_path / "file" / "below")
+
+
+class FailingFileSystem(RealFileSystem):
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def write_atomically(self, path: Path, data: object) -> None:
+        raise OSError(self._number, os.strerror(self._number), str(path))
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.EACCES, "may not write"),
+        (errno.EPERM, "may not write"),
+        (errno.EROFS, "read-only file system"),
+        (errno.ENOSPC, "no space left"),
+    ],
+)
+def test_a_directory_that_cant_be_written_is_refused(
+    tmp_path: Path, number: int, words: str
+) -> None:
+    with pytest.raises(StartRefused, match=words):
+        DataDirectory.open(tmp_path, node=NODE, file_system=FailingFileSystem(number))
+    # The refusal gave the lock back.
+    open_directory(tmp_path).close()
+
+
+def test_a_directory_that_cant_be_made_is_refused() -> None:
+    """On /proc even root can't make directories."""
+    assert refusal(Path("/proc/penstock"))
+
+
+def test_topics_are_listed_and_removed(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path)
+    place = directory.partition_directory(TOPIC, 3)
+    assert place == tmp_path / "topics" / TOPIC.hex / "3"
+    place.mkdir(parents=True)
+    (place / "file").write_text("x")
+    assert directory.list_topic_directories() == [TOPIC]
+    directory.remove_topic(TOPIC)
+    directory.remove_topic(TOPIC)
+    assert directory.list_topic_directories() == []
+    assert list((tmp_path / "topics").iterdir()) == []
+    directory.close()
+
+
+def test_what_a_crash_left_of_a_removal_is_removed_at_the_start(tmp_path: Path) -> None:
+    open_directory(tmp_path).close()
+    doomed = tmp_path / "topics" / f"{TOPIC.hex}.deleted"
+    (doomed / "0").mkdir(parents=True)
+    open_directory(tmp_path).close()
+    assert not doomed.exists()
+
+
+def test_incarnations_never_repeat_whatever_crash_comes_between() -> None:
+    disk = FaultFileSystem()
+    path = Path("/data/node")
+    seen: list[int] = []
+    for steps in [None, *range(12), None, *range(12), None]:
+        disk.steps_left = steps
+        disk.locks.clear()
+        try:
+            directory = DataDirectory.open(path, node=NODE, file_system=disk)
+            seen.append(directory.incarnation)
+        except PowerLoss:
+            pass
+        disk = disk.after_power_loss(len(seen) + (steps or 0))
+    assert seen == sorted(set(seen))
+    assert len(seen) >= 3

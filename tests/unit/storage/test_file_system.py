@@ -1,0 +1,115 @@
+"""The real file system: short writes, vectors beyond the kernel's limit, atomic replacement."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from penstock.storage.file_system import RealFileSystem
+
+DISK = RealFileSystem()
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    file = DISK.create(tmp_path / "f")
+    file.pwrite(memoryview(b"hello world"), 3)
+    assert file.pread(100, 0) == b"\0\0\0hello world"
+    assert file.pread(5, 3) == b"hello"
+    assert file.pread(5, 100) == b""
+    file.truncate(4)
+    assert file.size() == DISK.size(tmp_path / "f") == 4
+    file.sync()
+    file.close()
+    assert DISK.read(tmp_path / "f") == b"\0\0\0h"
+
+
+def test_vectors_beyond_the_kernels_limit(tmp_path: Path) -> None:
+    file = DISK.create(tmp_path / "f")
+    parts = [b"%d," % number for number in range(5000)]
+    file.pwritev(parts, 7)
+    assert file.pread(10**6, 7) == b"".join(parts)
+    file.close()
+
+
+def test_short_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real_pwrite, real_pwritev = os.pwrite, os.pwritev
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: real_pwrite(fd, data[:3], at))
+    monkeypatch.setattr(
+        os, "pwritev", lambda fd, parts, at: real_pwritev(fd, [b"".join(parts)[:3]], at)
+    )
+    file = DISK.create(tmp_path / "f")
+    file.pwrite(b"0123456789", 0)
+    file.pwritev([b"abc", b"defg", b"h"], 10)
+    assert file.pread(100, 0) == b"0123456789abcdefgh"
+    file.close()
+
+
+def test_short_reads_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = DISK.create(tmp_path / "f")
+    file.pwrite(b"0123456789", 0)
+    real_pread = os.pread
+    monkeypatch.setattr(os, "pread", lambda fd, length, at: real_pread(fd, min(3, length), at))
+    assert file.pread(8, 1) == b"12345678"
+    assert file.pread(80, 1) == b"123456789"
+    file.close()
+
+
+def test_write_atomically_replaces_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    DISK.write_atomically(tmp_path / "f", b"one")
+    DISK.write_atomically(tmp_path / "f", b"two")
+    assert DISK.names(tmp_path) == ["f"]
+    assert DISK.read(tmp_path / "f") == b"two"
+
+
+def test_a_failed_atomic_write_keeps_the_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    DISK.write_atomically(tmp_path / "f", b"one")
+
+    def fail(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", fail)
+    with pytest.raises(OSError, match="No space"):
+        DISK.write_atomically(tmp_path / "f", b"two")
+    assert DISK.names(tmp_path) == ["f"]
+    assert DISK.read(tmp_path / "f") == b"one"
+
+
+def test_make_directory_says_what_to_sync(tmp_path: Path) -> None:
+    assert DISK.make_directory(tmp_path / "a" / "b") == [tmp_path, tmp_path / "a"]
+    assert DISK.make_directory(tmp_path / "a" / "b") == []
+    assert DISK.is_directory(tmp_path / "a" / "b")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileExistsError):
+        DISK.make_directory(tmp_path / "file")
+
+
+def test_a_read_only_file_can_still_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    DISK.write_atomically(tmp_path / "f", b"data")
+    real_open = os.open
+
+    def read_only(path: Path, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_RDWR:
+            raise OSError(errno.EROFS, "Read-only file system")
+        return real_open(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", read_only)
+    file = DISK.open(tmp_path / "f")
+    assert file.pread(4, 0) == b"data"
+    file.close()
+
+
+def test_locks_exclude(tmp_path: Path) -> None:
+    lock = DISK.lock(tmp_path / "lock")
+    with pytest.raises(BlockingIOError):
+        DISK.lock(tmp_path / "lock")
+    lock.release()
+    DISK.lock(tmp_path / "lock").release()
+
+
+def test_disk_free(tmp_path: Path) -> None:
+    assert DISK.disk_free(tmp_path) > 0

@@ -1,0 +1,83 @@
+"""Timestamps: the same answers as looking at every record."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.model.ids import Offset
+from penstock.model.topic_config import TimestampType, TopicConfig
+from penstock.records.batch import build_batch, stamp
+from penstock.records.record import Record
+from penstock.storage.log import Log
+from tests.unit.storage.fault_file_system import FaultFileSystem
+from tests.unit.storage.logs import Bench, batch, checkpoint, read_all, record
+
+SMALL = TopicConfig(segment_bytes=700, index_interval_bytes=150)
+TIMES = st.lists(st.lists(st.integers(0, 100), min_size=1, max_size=4), min_size=0, max_size=25)
+
+
+def brute_force_first(records: list[Record], timestamp_ms: int, end: int) -> Record | None:
+    return next(
+        (one for one in records if one.offset < end and one.timestamp_ms >= timestamp_ms), None
+    )
+
+
+def brute_force_latest(records: list[Record], end: int) -> Record | None:
+    below = [one for one in records if one.offset < end]
+    return max(below, key=lambda one: (one.timestamp_ms, -one.offset), default=None)
+
+
+def check(log: Log, start: int) -> None:
+    records = [one for one in read_all(log) if one.offset >= start]
+    # The high watermark lies between batches.
+    ends = {0, start}
+    ends |= {header.next_offset for header in log.headers(Offset(start), log.end_offset)}
+    for end in ends:
+        for timestamp_ms in (0, 1, 50, 51, 100, 101):
+            expected = brute_force_first(records, timestamp_ms, end)
+            found = log.offset_for_timestamp(timestamp_ms, Offset(end))
+            assert (found and (found.offset, found.timestamp_ms, found.term)) == (
+                expected and (expected.offset, expected.timestamp_ms, 1)
+            )
+        latest = log.offset_of_max_timestamp(Offset(end))
+        expected = brute_force_latest(records, end)
+        assert (latest and latest[:2]) == (expected and (expected.offset, expected.timestamp_ms))
+
+
+@settings(deadline=None, max_examples=40)
+@given(times=TIMES, with_checkpoint=st.booleans())
+def test_lookups_agree_with_brute_force(times: list[list[int]], with_checkpoint: bool) -> None:
+    bench = Bench(FaultFileSystem(), SMALL)
+    log = bench.create()
+    for some in times:
+        log.append([batch(log.end_offset, *[record(timestamp_ms=time) for time in some])])
+    check(log, 0)
+    if with_checkpoint:
+        checkpoint(log)
+    check(bench.open(), 0)
+
+
+@settings(deadline=None, max_examples=30)
+@given(times=TIMES.filter(len), part=st.floats(0, 1))
+def test_lookups_agree_after_truncation_and_deletion(times: list[list[int]], part: float) -> None:
+    log = Bench(FaultFileSystem(), SMALL).create()
+    for some in times:
+        log.append([batch(log.end_offset, *[record(timestamp_ms=time) for time in some])])
+    log.truncate_to(Offset(int(log.end_offset * part)))
+    check(log, 0)
+    # At a boundary of batches: inside one, the latest record may be hidden by a deleted one.
+    boundaries = [header.base_offset for header in log.headers(Offset(0), log.end_offset)]
+    if boundaries:
+        start = boundaries[len(boundaries) // 2]
+        log.delete_before(Offset(start))
+        check(log, start)
+
+
+def test_append_time_counts_for_every_record_of_a_batch() -> None:
+    log = Bench(FaultFileSystem()).create()
+    data = bytearray(build_batch([record(timestamp_ms=5), record(timestamp_ms=6)]))
+    stamp(data, 0, base_offset=0, term=1, append_time_ms=50)
+    log.append([data])
+    assert log.offset_for_timestamp(50, Offset(2)) == (0, 50, 1)
+    assert log.offset_for_timestamp(51, Offset(2)) is None
+    assert log.offset_of_max_timestamp(Offset(2)) == (0, 50, 1)
+    assert TimestampType.LOG_APPEND_TIME.value == "LogAppendTime"
