@@ -3,7 +3,8 @@
 A handler is `handle(call, request)` and returns one of
 
 - a response message (encoded by the connection), or `Frames` (already encoded), or None (no reply);
-- an `asyncio.Future` of one of those: the cheap way to wait, no task is made for it;
+- an `asyncio.Future` of one of those: a cheap way to wait, no task is made for it;
+- the API's own `Pending`: the cheapest way to wait, for the hot path;
 - a coroutine of one of those: it is cancelled when the connection closes.
 
 A decoded request's `records` point into the connection's receive buffer and are valid only until
@@ -85,6 +86,14 @@ class Frames:
 Result: TypeAlias = Any
 
 
+class Pending(Protocol):
+    """An answer that comes later by a direct call, without the turn of the loop a future takes."""
+
+    def then(self, deliver: Callable[[Any, Result], None], call: Any) -> None:
+        """Calls `deliver(call, result)` once, on the loop, and not before this returns."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
     """One API as this broker serves it; what is listed here is what ApiVersions advertises."""
@@ -95,6 +104,8 @@ class Api:
     request: type[Any]
     response: type[Any]
     handle: Callable[[Call, Any], Result | Awaitable[Result]]
+    # The one class of pending answers that this API has, if it has any.
+    pending: type[Pending] | None = None
     # Builds the response for a request that is refused or fails as a whole. Without it, or when it
     # returns None, such a request costs the client its connection.
     error_response: Callable[[Call, Any, ErrorCode], Any] | None = None

@@ -225,6 +225,12 @@ class KafkaConnection:
     # Answers that come later
 
     def _wait(self, call: ServedCall, result: Any, size: int) -> None:
+        if type(result) is call.route.pending:
+            self._stand_in_line(call, None)
+            call.size = size
+            self._link.hold(size)
+            result.then(self._on_result, call)
+            return
         future = result if asyncio.isfuture(result) else self._start(result)
         self._stand_in_line(call, None)
         call.future = future
@@ -252,11 +258,21 @@ class KafkaConnection:
             return
         error = future.exception()
         if error is None:
-            call.reply = self._encode(call, future.result())
+            self._answer(call, self._encode(call, future.result()))
         elif isinstance(error, Exception):
-            call.reply = self._reply_to_error(call, error)
+            self._answer(call, self._reply_to_error(call, error))
         else:
             raise error
+
+    def _on_result(self, call: ServedCall, result: Result) -> None:
+        reply = self._encode(call, result)
+        if self._link.is_closed or call.reply is not None:
+            _discard(reply)
+        else:
+            self._answer(call, reply)
+
+    def _answer(self, call: ServedCall, reply: Reply) -> None:
+        call.reply = reply
         if call is self._line[0] and not self._send_is_due:
             # A burst of answers, as after a group commit, leaves in one go.
             self._send_is_due = True

@@ -24,7 +24,16 @@ _pack_start = Struct(">ii").pack
 class Route:
     """One API in one version, with what can be known before the request is here."""
 
-    __slots__ = ("_header_size", "_header_tail", "api", "handle", "request", "response", "version")
+    __slots__ = (
+        "_header_size",
+        "_header_tail",
+        "api",
+        "handle",
+        "pending",
+        "request",
+        "response",
+        "version",
+    )
 
     def __init__(self, api: Api, version: int) -> None:
         self.api = api
@@ -32,6 +41,7 @@ class Route:
         self.request = api.request
         self.response = api.response
         self.handle = api.handle
+        self.pending = api.pending
         # What follows the correlation id: nothing, or an empty set of tagged fields.
         header = encode_response_header(api.key, version, 0)
         self._header_tail = header[_CORRELATION_ID_SIZE:]

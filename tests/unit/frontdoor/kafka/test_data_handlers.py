@@ -111,6 +111,10 @@ class Door:
         call = Call(cast(Any, self), api.key, version, "test", cast(Any, self), now)
         try:
             result = api.handle(call, request)
+            if type(result) is api.pending:
+                answer = asyncio.get_running_loop().create_future()
+                result.then(lambda _, found: answer.set_result(found), call)
+                result = answer
             if asyncio.iscoroutine(result) or asyncio.isfuture(result):
                 result = await result
         except Refused as refused:

@@ -12,7 +12,8 @@
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 from uuid import UUID
 
 from penstock.broker.produce import (
@@ -81,7 +82,7 @@ def _handle_one(call: Call, timeout_ms: int, topic: TopicProduceData) -> Result:
         return form.fill(appended)
     wait = _OneWait(form, appended, call.now + timeout_ms / 1000)
     produce.when_one_safe(appended.done, wait)
-    return wait.future
+    return wait
 
 
 class _OneWait(Wait):
@@ -90,21 +91,22 @@ class _OneWait(Wait):
     It holds nothing of the request, whose records lie in a buffer that is used again.
     """
 
-    __slots__ = ("_appended", "_form", "future")
+    __slots__ = ("_appended", "_call", "_deliver", "_form")
 
     def __init__(self, form: ReplyForm, appended: Appended, deadline: float) -> None:
         super().__init__(deadline)
         self._form = form
         self._appended = appended
-        self.future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+
+    def then(self, deliver: Callable[[Any, Result], None], call: Any) -> None:
+        self._deliver = deliver
+        self._call = call
 
     def finish(self, error: Refused | None) -> None:
-        if self.future.done():
-            return
         if error is None:
-            self.future.set_result(self._form.fill(self._appended))
-            return
-        self.future.set_result(_refused_one(*self._form.key, error))
+            self._deliver(self._call, self._form.fill(self._appended))
+        else:
+            self._deliver(self._call, _refused_one(*self._form.key, error))
 
 
 def _refused_one(
@@ -244,6 +246,7 @@ API = Api(
     request=ProduceRequest,
     response=ProduceResponse,
     handle=handle,
+    pending=_OneWait,
     error_response=error_response,
     adds_pressure=True,
 )

@@ -1,0 +1,1 @@
+"""Named workloads against a fresh broker, with the figures that Penstock promises."""

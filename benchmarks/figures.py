@@ -1,0 +1,76 @@
+"""A measured figure, its target, and how both are shown."""
+
+import json
+import platform
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+import penstock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One number; `at_most` is the promise, and None means that it is shown for its own sake."""
+
+    workload: str
+    name: str
+    value: float
+    unit: str
+    at_most: float | None = None
+
+    @property
+    def verdict(self) -> str:
+        if self.at_most is None:
+            return ""
+        return "pass" if self.value <= self.at_most else "FAIL"
+
+
+def median(values: Sequence[float]) -> float:
+    return float(statistics.median(values))
+
+
+def number(value: float) -> str:
+    """Three digits that matter, with thousands set apart."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def table(figures: Iterable[Figure]) -> str:
+    rows = [("workload", "figure", "value", "target", "")]
+    for figure in figures:
+        target = "" if figure.at_most is None else f"<= {number(figure.at_most)} {figure.unit}"
+        value = f"{number(figure.value)} {figure.unit}"
+        rows.append((figure.workload, figure.name, value, target, figure.verdict))
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+
+
+def write_json(figures: Sequence[Figure], mode: str, folder: Path) -> Path:
+    """Keep the figures with what is needed to compare them with those of another day."""
+    now = datetime.now(UTC)
+    report: dict[str, Any] = {
+        "penstock": penstock.__version__,
+        "mode": mode,
+        "measured_at": now.isoformat(timespec="seconds"),
+        "machine": {
+            "system": platform.platform(),
+            "python": platform.python_version(),
+            "cores": psutil.cpu_count(),
+            "memory_bytes": psutil.virtual_memory().total,
+        },
+        "figures": [{**asdict(figure), "verdict": figure.verdict} for figure in figures],
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{now:%Y%m%dT%H%M%SZ}-{mode}.json"
+    path.write_text(json.dumps(report, indent=2) + "\n")
+    return path

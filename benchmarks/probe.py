@@ -1,0 +1,98 @@
+"""What a workload sees of the broker from outside: its CPU, its memory, its first answer."""
+
+import socket
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+from penstock.protocol.kafka.api_keys import ApiKey
+from penstock.protocol.kafka.codec import encode
+from penstock.protocol.kafka.headers import encode_request_header
+from penstock.protocol.kafka.messages.metadata import MetadataRequest
+
+POLL_S = 0.001
+START_TIMEOUT_S = 60.0
+METADATA_VERSION = 9
+SIZE = struct.Struct(">i")
+
+
+def cpu_seconds(pid: int) -> float:
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
+
+
+def rss_megabytes(pid: int) -> float:
+    return float(psutil.Process(pid).memory_info().rss) / 1e6
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def frame(key: ApiKey, version: int, request: object, correlation_id: int = 0) -> bytes:
+    body = encode_request_header(key, version, correlation_id, "bench") + encode(request, version)
+    return SIZE.pack(len(body)) + body
+
+
+def receive_frame(connection: socket.socket) -> bytes:
+    (size,) = SIZE.unpack(receive_exactly(connection, SIZE.size))
+    return receive_exactly(connection, size)
+
+
+def receive_exactly(connection: socket.socket, size: int) -> bytes:
+    received = b""
+    while len(received) < size:
+        data = connection.recv(size - len(received))
+        if not data:
+            raise ConnectionError("the broker closed the connection")
+        received += data
+    return received
+
+
+class TimedStart:
+    """A broker that is started by hand, so that the clock runs from the birth of the process."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.port = free_port()
+        arguments = ["up", "--kafka", f"127.0.0.1:{self.port}", "--data-dir", str(data_dir)]
+        started = time.perf_counter()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "penstock.cli.main", *arguments],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        self._await_metadata()
+        self.ready_ms = (time.perf_counter() - started) * 1000
+
+    def _await_metadata(self) -> None:
+        """As a client would: connect as soon as somebody listens, and ask."""
+        request = frame(ApiKey.METADATA, METADATA_VERSION, MetadataRequest(topics=None))
+        deadline = time.perf_counter() + START_TIMEOUT_S
+        while time.perf_counter() < deadline:
+            try:
+                with socket.create_connection(("127.0.0.1", self.port), timeout=10) as connection:
+                    connection.sendall(request)
+                    receive_frame(connection)
+                    return
+            except ConnectionError:
+                if self.process.poll() is not None:
+                    raise RuntimeError("the broker ended instead of starting") from None
+                time.sleep(POLL_S)
+        raise TimeoutError("the broker never answered")
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(timeout=30)
