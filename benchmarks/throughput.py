@@ -1,7 +1,6 @@
 """Produce and consume with librdkafka: the broker must need less CPU than its client does."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,7 +18,6 @@ from penstock.client.child_broker import ChildBroker
 CLIENT_TIMEOUT_S = 300
 # The clients need memory too, and what was warmed is not all found again.
 WARM_FACTOR = 3
-CHUNK = bytes(1 << 20)
 
 
 def run(mode: Mode, folder: Path) -> Iterator[Figure]:
@@ -33,23 +31,8 @@ def run(mode: Mode, folder: Path) -> Iterator[Figure]:
         for size, label, count in sizes:
             topic = f"throughput-{size}"
             admin.create_topics([NewTopic(topic, 1)])[topic].result(30)
-            warm_memory(folder, size * count)
             for command in ("produce", "consume"):
                 yield from measure(broker, command, topic, count, size, label)
-
-
-def warm_memory(folder: Path, size: int) -> None:
-    """Lets the page cache touch as much memory as the records will need, and gives it back.
-
-    On a virtual machine the first touch of a page is served by the host and costs several times
-    what the write itself does. It says nothing about a broker that has run for a while.
-    """
-    path = folder / "warm"
-    with path.open("wb") as file:
-        for _ in range(size * 5 // 4 // len(CHUNK)):
-            file.write(CHUNK)
-        os.fsync(file.fileno())
-    path.unlink()
 
 
 def measure(

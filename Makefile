@@ -1,0 +1,65 @@
+# One command per task. Each target does its own set-up, so a fresh clone needs only `make`.
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test check format docs bench soak clean
+
+DEMO_SECONDS ?= 30
+BENCH ?= full
+SOAK_SECONDS ?= 600
+PYTEST_WORKERS ?= 2
+
+BIN := .venv/bin
+STAMP := .venv/.complete
+
+help: ## Show this list.
+	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
+
+venv: $(STAMP) ## Make .venv with every extra; made again only when pyproject.toml changes.
+
+# The first interpreter that runs and is new enough wins; every extra that pyproject.toml names is
+# installed, so that a new extra needs no change here.
+$(STAMP): pyproject.toml
+	@python=""; \
+	for candidate in python3 python3.13 python3.12 python3.11; do \
+	  if $$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    python=$$candidate; break; \
+	  fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	  echo "Penstock needs Python 3.11 or newer on PATH, and none was found." >&2; exit 1; \
+	fi; \
+	set -e; \
+	$$python -m venv .venv; \
+	extras=$$($(BIN)/python -c 'import tomllib; print(",".join(tomllib.load(open("pyproject.toml", "rb"))["project"].get("optional-dependencies", {})))'); \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$$extras]"; \
+	test -x $(BIN)/penstock; \
+	touch $(STAMP)
+
+demo: $(STAMP) ## Run the live demonstration for DEMO_SECONDS (default 30).
+	@DEMO_SECONDS=$(DEMO_SECONDS) $(BIN)/penstock demo
+
+test: $(STAMP) ## Run every test but the soaks.
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadgroup tests
+
+check: $(STAMP) ## Check format, lint, types and the direction of imports.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+format: $(STAMP) ## Rewrite the sources in the project's format.
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs: $(STAMP) ## Write the reference pages that follow from the code.
+	$(BIN)/python -m tests.reference_pages
+
+bench: $(STAMP) ## Measure the named workloads; BENCH=quick for a smoke run.
+	$(BIN)/python -m benchmarks --mode $(BENCH)
+
+soak: $(STAMP) ## Run the long tests for about SOAK_SECONDS (default 600) each.
+	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest --soak -m soak tests
+
+clean: ## Remove everything that the targets above made.
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf benchmarks/results
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,92 @@
+"""Commands never hang and never show a traceback, whatever the broker does."""
+
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.commands import Shell
+from tests.e2e.processes import Broker
+
+COMMANDS = [
+    ("topic", "list"),
+    ("topic", "create", "t"),
+    ("topic", "describe", "t"),
+    ("topic", "delete", "t"),
+    ("topic", "alter", "t", "--set", "retention.ms=1"),
+    ("produce", "t"),
+    ("consume", "t"),
+    ("consume", "t", "--group", "g"),
+    ("group", "list"),
+    ("group", "describe", "g"),
+    ("group", "reset", "g", "--to", "end"),
+    ("group", "delete", "g"),
+]
+
+
+@pytest.fixture
+def nobody() -> str:
+    """An address where nothing listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+@pytest.fixture
+def mute() -> Iterator[str]:
+    """A listener that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_no_broker_is_one_sentence_within_five_seconds(
+    command: tuple[str, ...], nobody: str
+) -> None:
+    started = time.monotonic()
+    sentence = Shell(nobody).fails(*command, stdin="x\n")
+    assert sentence == f"No broker answers at {nobody}: connection refused."
+    assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize("command", [one for one in COMMANDS if one[0] != "produce"], ids=" ".join)
+def test_a_broker_that_never_answers_is_given_up(command: tuple[str, ...], mute: str) -> None:
+    sentence = Shell(mute).fails(*command, "--timeout", "1")
+    assert sentence.startswith(f"No broker answers at {mute}: ")
+
+
+def test_records_for_a_broker_that_never_answers_are_given_up(mute: str) -> None:
+    sentence = Shell(mute).fails("produce", "t", "--timeout", "1", stdin="x\ny\n")
+    assert "2 of 2 records were not delivered" in sentence
+
+
+def test_a_broker_that_dies_fails_the_producer(tmp_path: Path) -> None:
+    broker = Broker(tmp_path / "data").start()
+    try:
+        shell = Shell(broker.bootstrap)
+        shell.run("produce", "t", stdin="x\n")
+        broker.kill()
+        assert "No broker answers" in shell.fails("produce", "t", stdin="x\n")
+        broker.start()
+        assert shell.run("consume", "t") == "x\n"
+    finally:
+        broker.close()
+
+
+def test_a_follower_outlives_a_restart_of_the_broker(tmp_path: Path) -> None:
+    broker = Broker(tmp_path / "data").start()
+    try:
+        shell = Shell(broker.bootstrap)
+        shell.run("produce", "t", stdin="before\n")
+        with shell.start("consume", "t", "--follow", "--max", "2") as reader:
+            assert reader.stdout is not None
+            assert reader.stdout.readline() == "before\n"
+            broker.kill()
+            broker.start()
+            shell.run("produce", "t", stdin="after\n")
+            out, err = reader.communicate(timeout=40)
+            assert (reader.returncode, out, err) == (0, "after\n", "")
+    finally:
+        broker.close()

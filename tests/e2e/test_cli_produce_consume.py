@@ -1,0 +1,235 @@
+"""`penstock produce` and `penstock consume` against a real broker."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from penstock.testing import Broker
+from tests.e2e import processes
+from tests.e2e.commands import Shell, fresh
+
+
+@pytest.fixture
+def shell(penstock_session_broker: Broker) -> Shell:
+    return Shell.at(penstock_session_broker)
+
+
+@pytest.fixture
+def topic(penstock_session_broker: Broker) -> str:
+    # Some tests send records with old timestamps, which retention would soon remove.
+    return penstock_session_broker.create_topic(fresh("readings"), settings={"retention.ms": "-1"})
+
+
+def lines(text: str) -> list[str]:
+    return text.splitlines()
+
+
+def test_lines_go_in_and_come_out_in_order(shell: Shell, topic: str) -> None:
+    sent = [f"reading {number}" for number in range(1000)]
+    outcome = shell.json("produce", topic, stdin="\n".join(sent) + "\n")
+    assert outcome == {"topic": topic, "produced": 1000}
+    assert lines(shell.run("consume", topic)) == sent
+
+
+def test_a_file_can_be_produced(shell: Shell, topic: str, tmp_path: Path) -> None:
+    file = tmp_path / "readings.txt"
+    file.write_text("a\nb")
+    shell.run("produce", topic, str(file))
+    assert lines(shell.run("consume", topic)) == ["a", "b"]
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_every_compression_works(shell: Shell, topic: str, codec: str) -> None:
+    shell.run("produce", topic, "-z", codec, stdin="x" * 1000 + "\n")
+    assert shell.run("consume", topic) == "x" * 1000 + "\n"
+
+
+@pytest.mark.parametrize("acks", ["0", "1", "all"])
+def test_every_kind_of_acknowledgement_works(shell: Shell, topic: str, acks: str) -> None:
+    shell.run("produce", topic, "--acks", acks, stdin="x\n")
+    shell.run("produce", topic, stdin="last\n")
+    assert lines(shell.run("consume", topic)) == ["x", "last"]
+
+
+def test_keys_headers_and_times_travel_through_json(shell: Shell, topic: str) -> None:
+    record = {
+        "key": "k",
+        "value": "v",
+        "headers": [["a", "1"], ["b", None], ["c", {"base64": "/w=="}]],
+        "partition": 0,
+        "timestamp": 1_700_000_000_000,
+    }
+    binary = {"key": None, "value": "/wA=", "value_format": "base64"}
+    shell.run(
+        "produce", topic, "--input", "json", stdin=f"{json.dumps(record)}\n{json.dumps(binary)}\n"
+    )
+    out = shell.run("consume", topic, "--json")
+    first, second = (json.loads(line) for line in lines(out))
+    assert first == record | {"topic": topic, "offset": 0}
+    assert (second["key"], second["value"], second["value_format"]) == (None, "/wA=", "base64")
+    copy = fresh("copy")
+    shell.run("topic", "create", copy, "--set", "retention.ms=-1")
+    shell.run("produce", copy, "--input", "json", stdin=out)
+    again = [json.loads(line) for line in lines(shell.run("consume", copy, "--json"))]
+    assert again == [first | {"topic": copy}, second | {"topic": copy}]
+
+
+def test_keys_formats_and_nulls_on_lines(shell: Shell, topic: str) -> None:
+    shell.run(
+        "produce",
+        topic,
+        *("-k", ":", "--null", "NULL", "-f", "hex", "-H", "unit=C"),
+        stdin="a:00ff\nb:NULL\n",
+    )
+    shown = shell.run("consume", topic, "-k", "=", "-f", "base64", "--null", "nothing")
+    assert lines(shown) == ["a=AP8=", "b=nothing"]
+    assert "[unit=C]" in shell.run("consume", topic, "--details", "-f", "hex")
+
+
+def test_positions_and_ends(shell: Shell, topic: str) -> None:
+    stamps = [1_700_000_000_000 + 1000 * number for number in range(10)]
+    records = [json.dumps({"value": str(n), "timestamp": stamps[n]}) for n in range(10)]
+    shell.run("produce", topic, "-i", "json", stdin="\n".join(records))
+
+    def read(*arguments: str) -> list[int]:
+        return [int(line) for line in lines(shell.run("consume", topic, *arguments))]
+
+    assert read("--from", "7") == [7, 8, 9]
+    assert read("--from", "-2") == [8, 9]
+    assert read("--from", f"@{stamps[6]}") == [6, 7, 8, 9]
+    assert read("--from", "2023-11-14T22:13:25Z") == [5, 6, 7, 8, 9]
+    assert read("--from", "2", "--until", "5") == [2, 3, 4]
+    assert read("--until", f"@{stamps[2]}") == [0, 1]
+    assert read("--max", "3") == [0, 1, 2]
+    assert read("--from", "end") == []
+    assert read("--from", "1h") == []
+    assert read("--from", "99") == []
+
+
+def test_single_partitions_can_be_read(shell: Shell, penstock_session_broker: Broker) -> None:
+    name = penstock_session_broker.create_topic(fresh("readings"), partitions=3)
+    for number in range(3):
+        shell.run("produce", name, "-p", str(number), stdin=f"{number}\n")
+    assert sorted(lines(shell.run("consume", name, "-p", "0", "-p", "2"))) == ["0", "2"]
+    assert sorted(lines(shell.run("consume", name))) == ["0", "1", "2"]
+    sentence = shell.fails("consume", name, "-p", "7")
+    assert sentence == f"Topic {name} has no partition 7."
+
+
+def test_follow_waits_for_more_and_stops_when_idle(shell: Shell, topic: str) -> None:
+    shell.run("produce", topic, stdin="before\n")
+    with shell.start("consume", topic, "--follow", "--idle", "3") as reader:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == "before\n"
+        shell.run("produce", topic, stdin="after\n")
+        assert reader.stdout.readline() == "after\n"
+        assert reader.wait(20) == 0
+
+
+def test_follow_from_the_end_sees_only_what_is_new(shell: Shell, topic: str) -> None:
+    shell.run("produce", topic, stdin="before\n")
+    with shell.start("consume", topic, "--follow", "--from", "end", "--max", "1") as reader:
+        deadline = time.monotonic() + 30
+        # The reader says nothing when it has found its place, so records come until it has one.
+        while reader.poll() is None and time.monotonic() < deadline:
+            shell.run("produce", topic, stdin="after\n")
+        assert reader.communicate(timeout=5)[0] == "after\n"
+
+
+def test_a_group_goes_on_where_it_stopped(shell: Shell, topic: str) -> None:
+    group = fresh("group")
+    shell.run("produce", topic, stdin="1\n2\n3\n")
+    assert lines(shell.run("consume", topic, "-g", group, "--max", "2")) == ["1", "2"]
+    assert lines(shell.run("consume", topic, "-g", group)) == ["3"]
+    assert lines(shell.run("consume", topic, "-g", group)) == []
+
+
+def test_a_reader_that_has_seen_enough_is_no_failure(shell: Shell, topic: str) -> None:
+    shell.run("produce", topic, stdin="x" * 1000 + "\n")
+    for _ in range(3):
+        shell.run("produce", topic, stdin=("y" * 200 + "\n") * 5000)
+    with shell.start("consume", topic) as reader:
+        assert reader.stdout is not None
+        reader.stdout.readline()
+        reader.stdout.close()
+        assert reader.stderr is not None
+        assert reader.stderr.read() == ""
+        assert reader.wait(20) == 0
+
+
+def test_ctrl_c_ends_a_follower_quietly(shell: Shell, topic: str) -> None:
+    shell.run("produce", topic, stdin="x\n")
+    with shell.start("consume", topic, "--follow") as reader:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == "x\n"
+        reader.send_signal(signal.SIGINT)
+        _, said = reader.communicate(timeout=20)
+        assert (reader.returncode, said.strip()) == (130, "")
+
+
+def test_ctrl_c_delivers_what_was_read_before_it(shell: Shell, topic: str) -> None:
+    with shell.start("produce", topic, stdin=subprocess.PIPE) as producer:
+        assert producer.stdin is not None
+        producer.stdin.write("one\ntwo\n")
+        producer.stdin.flush()
+        deadline = time.monotonic() + 30
+        while shell.run("consume", topic) != "one\ntwo\n" and time.monotonic() < deadline:
+            pass
+        producer.send_signal(signal.SIGINT)
+        assert producer.wait(20) == 130
+        assert producer.stderr is not None
+        assert producer.stderr.read().strip() == ""
+    assert shell.run("consume", topic) == "one\ntwo\n"
+
+
+def test_a_topic_that_does_not_exist_is_not_created_by_reading(shell: Shell) -> None:
+    assert shell.fails("consume", "nowhere") == "Topic nowhere does not exist."
+    assert "nowhere" not in shell.run("topic", "list").split()
+
+
+def test_records_that_the_broker_refuses_fail_the_command(
+    shell: Shell, penstock_session_broker: Broker
+) -> None:
+    name = penstock_session_broker.create_topic(
+        fresh("small"), settings={"max.message.bytes": "500"}
+    )
+    sentence = shell.fails("produce", name, stdin="x" * 5000 + "\n")
+    assert sentence.startswith("1 of 1 records were not delivered")
+    keyless = penstock_session_broker.create_topic(
+        fresh("compacted"), settings={"cleanup.policy": "compact"}
+    )
+    assert "not delivered" in shell.fails("produce", keyless, stdin="x\n")
+
+
+def test_an_unknown_partition_fails_the_command(shell: Shell, topic: str) -> None:
+    assert "partition" in shell.fails("produce", topic, "-p", "9", stdin="x\n")
+
+
+def test_a_bad_line_is_named_and_nothing_hangs(shell: Shell, topic: str) -> None:
+    sentence = shell.fails("produce", topic, "-k", ":", stdin="a:1\nb\n")
+    assert sentence.startswith("Line 2 of standard input can't be produced")
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+def test_a_terminal_sees_a_progress_bar(shell: Shell, topic: str, tmp_path: Path) -> None:
+    file = tmp_path / "readings.txt"
+    file.write_text("x\n" * 1000)
+    ours, theirs = os.openpty()
+    with subprocess.Popen(
+        processes.command("produce", topic, str(file)),
+        env=processes.clean_environment(shell.environment | {"TERM": "xterm", "COLUMNS": "100"}),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+    ) as producer:
+        assert producer.wait(30) == 0
+    os.close(theirs)
+    shown = os.read(ours, 65_536).decode()
+    os.close(ours)
+    assert "Producing" in shown
+    assert "1,000 records produced" in shown

@@ -1,0 +1,205 @@
+"""Proves that `kill -9` loses nothing that was acknowledged, doubles nothing, reorders nothing."""
+
+import os
+import random
+import threading
+import time
+from collections import Counter, defaultdict
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from tests.e2e.clients import Message
+from tests.e2e.clients.everyone import BY_NAME
+from tests.e2e.conftest import MakeBroker, create_topic
+from tests.e2e.processes import Broker
+
+PARTITIONS = 4
+PRODUCERS = 3
+KEYS_PER_PRODUCER = 8
+KILLS = 20
+# Each broker life is this long, so that kills hit start-up, replay and steady load alike.
+LIFE_S = (0.05, 1.2)
+
+Place = tuple[int, int]
+
+
+class Load:
+    """An idempotent producer that never stops sending and notes each acknowledgement."""
+
+    def __init__(self, name: str, bootstrap: str, topic: str, stopping: threading.Event) -> None:
+        self.acknowledged: dict[bytes, Place] = {}
+        self.failures: list[str] = []
+        self.sent = 0
+        self._name, self._topic, self._stopping = name, topic, stopping
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 2,
+                "message.timeout.ms": 300_000,
+                "reconnect.backoff.ms": 20,
+                "reconnect.backoff.max.ms": 200,
+                "retry.backoff.ms": 20,
+            }
+        )
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._send_until_stopped()
+        except KafkaException as error:
+            self.failures.append(f"the producer gave up: {error}")
+
+    def _send_until_stopped(self) -> None:
+        while not self._stopping.is_set():
+            for _ in range(10):
+                self._send_one()
+            self._producer.poll(0.005)
+        left = self._producer.flush(60)
+        if left:
+            self.failures.append(f"{left} records were never answered")
+
+    def _send_one(self) -> None:
+        key = f"{self._name}-{self.sent % KEYS_PER_PRODUCER}".encode()
+        value = f"{self._name}:{self.sent}".encode()
+        try:
+            self._producer.produce(self._topic, value, key, on_delivery=self._delivered)
+            self.sent += 1
+        except BufferError:
+            self._producer.poll(0.1)
+
+    def _delivered(self, error: KafkaError | None, message: Any) -> None:
+        if error is None:
+            self.acknowledged[message.value()] = (message.partition(), message.offset())
+        else:
+            self.failures.append(f"{message.value()!r}: {error}")
+
+    def join(self) -> None:
+        self._thread.join(timeout=90)
+        assert not self._thread.is_alive()
+
+
+class Reader:
+    """A group member that reads all the while and commits what it has read."""
+
+    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+        self.read: dict[Place, set[bytes]] = defaultdict(set)
+        self._stopping = threading.Event()
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                "auto.offset.reset": "earliest",
+                "auto.commit.interval.ms": 200,
+                "session.timeout.ms": 6_000,
+                "reconnect.backoff.max.ms": 200,
+            }
+        )
+        self._consumer.subscribe([topic])
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            for message in self._consumer.consume(500, 0.1):
+                if message.error() is None:
+                    place = (message.partition(), message.offset())
+                    self.read[place].add(message.value())
+        self._consumer.close()
+
+    def wait_for(self, places: set[Place], timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not places <= set(self.read):
+            missing = len(places - set(self.read))
+            assert time.monotonic() < deadline, f"the group never read {missing} records"
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join(timeout=30)
+
+
+def kill_repeatedly(broker: Broker, kills: int, dice: random.Random) -> None:
+    for _ in range(kills):
+        time.sleep(dice.uniform(*LIFE_S))
+        broker.kill()
+        broker.start()
+
+
+def read_all(bootstrap: str, topic: str) -> dict[int, list[Message]]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
+    places = consumer.list_topics(topic, timeout=20).topics[topic].partitions
+    ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p))[1] for p in places}
+    consumer.close()
+    client = BY_NAME["confluent-kafka"]
+    return {p: client.consume(bootstrap, topic, end, partition=p) for p, end in ends.items()}
+
+
+def check_history(loads: list[Load], log: dict[int, list[Message]]) -> None:
+    """Everything acknowledged is where it was said to be, once, and keys keep their order."""
+    found = {(p, message.offset): message for p, messages in log.items() for message in messages}
+    for load in loads:
+        assert load.failures == []
+        assert len(load.acknowledged) == load.sent
+        for value, place in load.acknowledged.items():
+            assert found[place].value == value, f"{value!r} is not at {place}"
+    counts = Counter(message.value for message in found.values())
+    assert [value for value, count in counts.items() if count > 1] == []
+    for partition, messages in log.items():
+        last: dict[bytes, int] = {}
+        for message in messages:
+            assert message.key is not None
+            assert message.value is not None
+            number = int(message.value.split(b":")[1])
+            assert last.get(message.key, -1) < number, f"{message.key!r} in {partition}"
+            last[message.key] = number
+
+
+def run_history(make_broker: MakeBroker, group: str, kills: int, seed: int) -> None:
+    broker = make_broker().start()
+    topic = create_topic(broker.bootstrap, partitions=PARTITIONS)
+    stopping = threading.Event()
+    loads = [Load(f"p{number}", broker.bootstrap, topic, stopping) for number in range(PRODUCERS)]
+    reader = Reader(broker.bootstrap, topic, group)
+    kill_repeatedly(broker, kills, random.Random(seed))
+    stopping.set()
+    for load in loads:
+        load.join()
+    log = read_all(broker.bootstrap, topic)
+    check_history(loads, log)
+    reader.wait_for({place for load in loads for place in load.acknowledged.values()}, 45)
+    reader.stop()
+    stored = {(p, message.offset): message.value for p, ms in log.items() for message in ms}
+    assert all(values == {stored[place]} for place, values in reader.read.items()), (
+        "the group read something that the log does not hold"
+    )
+
+
+@pytest.mark.timeout(240)
+def test_twenty_kills_under_load_lose_nothing(make_broker: MakeBroker, group: str) -> None:
+    run_history(make_broker, group, KILLS, seed=20)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_kills_for_a_long_time(make_broker: MakeBroker, group: str) -> None:
+    kills = int(os.environ.get("SOAK_SECONDS", "600")) // 2
+    run_history(make_broker, group, kills, seed=int(time.time()))
+
+
+def test_topics_and_settings_survive_a_kill(make_broker: MakeBroker) -> None:
+    broker = make_broker().start()
+    kept = create_topic(broker.bootstrap, partitions=3, retention_ms="123456")
+    BY_NAME["kafka-python"].produce(broker.bootstrap, kept, [Message(key=b"k", value=b"v")])
+    before = BY_NAME["aiokafka"].consume(broker.bootstrap, kept, 1)
+    broker.kill()
+    broker.start()
+    assert BY_NAME["aiokafka"].consume(broker.bootstrap, kept, 1) == before
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused"})
+    topics = consumer.list_topics(timeout=10).topics
+    consumer.close()
+    assert len(topics[kept].partitions) == 3

@@ -1,0 +1,101 @@
+"""The reference pages that follow from the code: `make docs` writes them.
+
+tests/test_docs.py fails when a page in the repository is not what this makes of the code.
+"""
+
+import importlib
+import inspect
+from collections.abc import Mapping
+
+from penstock.cluster.broker_settings import BROKER_SETTINGS
+from penstock.cluster.settings import Setting
+from penstock.cluster.topic_settings import TOPIC_SETTINGS
+from penstock.frontdoor.kafka.api import Api
+from penstock.frontdoor.kafka.api_table import APIS
+from tests.documents import ROOT
+
+REFERENCE = ROOT / "docs" / "reference"
+HANDLERS = "penstock.frontdoor.kafka.handlers"
+
+APIS_HEAD = """\
+# Kafka APIs
+
+What a node answers on its Kafka door. An API is advertised only when it works, in the versions that
+are listed here; clients pick the highest that they know too.
+
+| API | key | versions |
+|---|---|---|
+"""
+
+SETTINGS_HEAD = """\
+# Kafka settings
+
+Topics and brokers have settings by Kafka's names. A topic's are given when it is created or changed
+(`penstock topic create`, `penstock topic alter`, or any admin client); a broker's with `--set` at
+the start, and those marked *dynamic* also while it runs. A topic that leaves a setting out gets it
+from the broker setting in the last column, and from the default if that is not set either.
+
+Settings *without effect* are accepted and shown, because tools that set them expect to read them
+back.
+"""
+
+
+def kafka_apis() -> str:
+    apis = sorted(APIS.values(), key=lambda api: api.key)
+    rows = [
+        f"| {name_of(api)} | {int(api.key)} | {api.versions[0]}-{api.versions[1]} |" for api in apis
+    ]
+    sections = [f"## {name_of(api)}\n\n{description(api)}\n" for api in apis]
+    return APIS_HEAD + "\n".join(rows) + "\n\n" + "\n".join(sections)
+
+
+def name_of(api: Api) -> str:
+    return api.request.__name__.removesuffix("Request")
+
+
+def description(api: Api) -> str:
+    """What the file of an API says at its head."""
+    module = importlib.import_module(f"{HANDLERS}.{api.key.name.lower()}")
+    text = inspect.getdoc(module)
+    assert text, f"{module.__name__} says nothing"
+    return text
+
+
+def kafka_settings() -> str:
+    return (
+        SETTINGS_HEAD
+        + "\n## Topics\n\n| setting | default | meaning | broker setting |\n|---|---|---|---|\n"
+        + "".join(topic_row(setting) for setting in ordered(TOPIC_SETTINGS))
+        + "\n## Brokers\n\n| setting | default | meaning |\n|---|---|---|\n"
+        + "".join(broker_row(setting) for setting in ordered(BROKER_SETTINGS))
+    )
+
+
+def ordered(settings: Mapping[str, Setting]) -> list[Setting]:
+    return sorted(settings.values(), key=lambda setting: setting.name)
+
+
+def topic_row(setting: Setting) -> str:
+    synonyms = ", ".join(f"`{synonym.name}`" for synonym in setting.synonyms)
+    return f"| `{setting.name}` | {default(setting)} | {meaning(setting)} | {synonyms} |\n"
+
+
+def broker_row(setting: Setting) -> str:
+    return f"| `{setting.name}` | {default(setting)} | {meaning(setting)} |\n"
+
+
+def default(setting: Setting) -> str:
+    return f"`{setting.default}`" if setting.default else ""
+
+
+def meaning(setting: Setting) -> str:
+    marks = " *dynamic*" if setting.is_dynamic else ""
+    marks += "" if setting.has_effect else " *without effect*"
+    return setting.documentation.replace("|", "\\|") + marks
+
+
+PAGES = {"kafka-apis.md": kafka_apis, "kafka-settings.md": kafka_settings}
+
+if __name__ == "__main__":
+    for name, make in PAGES.items():
+        (REFERENCE / name).write_text(make())

@@ -1,0 +1,143 @@
+"""Proves that the packages import only what ARCHITECTURE.md allows, and that pure code is pure."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "penstock"
+
+# What each part may import of Penstock itself. A part that is missing here fails the test, so a
+# new package has to say what it stands on.
+ALLOWED: dict[str, set[str]] = {
+    "model": set(),
+    "records": {"model"},
+    "protocol": {"records", "model"},
+    "observe": {"model"},
+    "net": {"model"},
+    "storage": {"records", "model"},
+    "replication": {"raft", "storage", "net", "records", "model"},
+    "cluster": {"replication", "records", "model"},
+    "groups": {"replication", "records", "model"},
+    "broker": {"cluster", "groups", "queues", "replication", "records", "model"},
+    "frontdoor": {"broker", "protocol", "net", "records", "model"},
+    "config": {"model"},
+    "client": {"protocol", "records", "model"},
+    "cli": {"server", "config", "client", "model"},
+    "testing": {"server", "config", "client", "model"},
+}
+# The composition root builds everything, so it may import everything below the command line.
+COMPOSITION_ROOT = "server"
+COMPOSITION_FORBIDDEN = {"cli", "testing", "client"}
+
+PURE_PACKAGES = ("model", "records", "protocol", "raft")
+IMPURE_MODULES = {"asyncio", "socket", "os", "time", "random", "threading", "subprocess"}
+
+# Modules that the path from process start to the first answer must not load: they would eat the
+# start budget of 300 ms (docs/adr/0013-click-and-own-settings.md).
+SLOW_MODULES = ("rich", "yaml", "confluent_kafka", "pydantic", "numpy", "pytest")
+
+
+def source_files() -> list[Path]:
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def part_of(path: Path) -> str:
+    """The package, or top-level module, that a source file belongs to."""
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imported_modules(path: Path) -> Iterator[str]:
+    """Every absolute module name that a file imports, at any depth of its code."""
+    package = path.relative_to(SOURCE.parent).with_suffix("").parts
+    for node in ast.walk(ast.parse(path.read_text(), str(path))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level] if node.level else ()
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def parts_imported(path: Path) -> set[str]:
+    names = (name.split(".") for name in imported_modules(path))
+    found = {name[1] for name in names if name[0] == "penstock" and len(name) > 1}
+    return {part for part in found if (SOURCE / part).is_dir() or (SOURCE / f"{part}.py").exists()}
+
+
+def test_import_linter_contracts_hold() -> None:
+    outcome = subprocess.run(
+        [Path(sys.executable).parent / "lint-imports", "--no-cache"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+
+
+def test_every_part_imports_only_what_it_may() -> None:
+    """The layers say what is below; this says which of the lower parts a part may know at all."""
+    wrong = []
+    for path in source_files():
+        part = part_of(path)
+        if part in ("__init__", "__main__"):
+            continue
+        if part == COMPOSITION_ROOT:
+            forbidden = parts_imported(path) & COMPOSITION_FORBIDDEN
+        else:
+            forbidden = parts_imported(path) - ALLOWED[part] - {part, "__init__", "observe"}
+        wrong += [f"{path.relative_to(ROOT)} imports penstock.{name}" for name in forbidden]
+    assert wrong == []
+
+
+def test_pure_code_imports_nothing_that_acts() -> None:
+    wrong = []
+    for path in source_files():
+        if part_of(path) in PURE_PACKAGES or path.name == "state.py":
+            impure = {name.split(".")[0] for name in imported_modules(path)} & IMPURE_MODULES
+            wrong += [f"{path.relative_to(ROOT)} imports {name}" for name in sorted(impure)]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("entry", ["penstock.cli.main", "penstock.server"])
+def test_start_path_loads_nothing_slow(entry: str) -> None:
+    program = f"import sys, {entry}; print(*[m for m in {SLOW_MODULES!r} if m in sys.modules])"
+    outcome = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert outcome.stdout.split() == []
+
+
+def test_the_server_never_imports_the_client() -> None:
+    """The client library is for users; a broker that needs it would need itself to start."""
+    program = "import sys, penstock.server; print(*sys.modules)"
+    outcome = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    loaded = outcome.stdout.split()
+    assert not [name for name in loaded if name.startswith(("penstock.client", "penstock.cli"))]
+
+
+def test_no_file_outgrows_a_reader() -> None:
+    """Files are around 300 lines; one beyond 600 has more than one purpose."""
+    long = {
+        str(path.relative_to(ROOT)): lines
+        for path in source_files()
+        if (lines := len(path.read_text().splitlines())) > 600
+    }
+    assert long == {}
+
+
+def test_every_source_file_says_what_it_is_for() -> None:
+    silent = [
+        str(path.relative_to(ROOT))
+        for path in source_files()
+        if path.read_text().strip() and not ast.get_docstring(ast.parse(path.read_text()))
+    ]
+    assert silent == []
