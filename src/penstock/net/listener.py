@@ -91,7 +91,9 @@ async def _resolve(host: str, port: int) -> list[AddressInfo]:
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
     except (OSError, UnicodeError, OverflowError) as error:
-        raise StartRefused(f"can't listen on {Endpoint(host, port)}: {error}") from error
+        raise StartRefused(
+            f"The node can't listen on {Endpoint(host, port)}: {_explain(error)}."
+        ) from error
     unique = {(family, address[:2]): address for family, _, _, _, address in found}
     return [(family, address) for (family, _), address in unique.items()]
 
@@ -105,14 +107,17 @@ def _bind_all(addresses: list[AddressInfo], asked: Endpoint) -> list[socket.sock
             may_retry = asked.port == 0 and error.errno == errno.EADDRINUSE
             if may_retry and attempt < _PORT_ATTEMPTS_MAX - 1:
                 continue
-            raise StartRefused(f"can't listen on {asked}: {_explain(error)}") from error
+            raise StartRefused(f"The node can't listen on {asked}: {_explain(error)}.") from error
     raise AssertionError("the last attempt returns or raises")
 
 
-def _explain(error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return "the address is already in use"
-    return error.strerror or str(error)
+def _explain(error: Exception) -> str:
+    if isinstance(error, OSError):
+        if error.errno == errno.EADDRINUSE:
+            return "the address is already in use"
+        if error.strerror:
+            return error.strerror.lower()
+    return str(error)
 
 
 def _bind_once(addresses: list[AddressInfo]) -> list[socket.socket]:

@@ -28,6 +28,7 @@ from penstock.records.batch import (
 )
 from penstock.replication.admission import Admission, Batch, refused_bytes
 from penstock.replication.backlog import Backlog
+from penstock.replication.batch_buffers import BatchBuffers
 from penstock.replication.commit import Commit
 from penstock.replication.keeper import LogKeeper
 from penstock.replication.positions import NOT_FOUND, FoundOffset, Position, end_of_term, term_at
@@ -59,6 +60,7 @@ class ReplicaParts:
     executor: Executor
     background: Executor
     pressure: Pressure
+    buffers: BatchBuffers
     unflushed_bytes_max: int
 
 
@@ -139,6 +141,7 @@ class Replica:
             self,
             loop=self._loop,
             executor=self._parts.executor,
+            buffers=self._parts.buffers,
             syncs_before_ack=self.config.flush_policy is FlushPolicy.BEFORE_ACK,
         )
         self._keeper = LogKeeper(
@@ -274,7 +277,7 @@ class Replica:
     def _put(self, batch: Batch, header: BatchHeader, now_ms: int) -> Commit:
         base_offset = self.log_end_offset
         # The one copy on the way: the connection's buffer is reused before the disk is done.
-        copy = bytearray(batch)
+        copy = self._parts.buffers.copy(batch)
         if self._admission.stamps_append_time:
             stamp(copy, 0, base_offset=base_offset, term=self.term, append_time_ms=now_ms)
             header = header._replace(max_timestamp=now_ms)

@@ -15,6 +15,7 @@ from penstock.model.ids import Term, TopicId, TopicPartition
 from penstock.model.limits import Limits
 from penstock.model.topic_config import TopicConfig
 from penstock.records.batch import BatchHeader
+from penstock.replication.batch_buffers import BatchBuffers
 from penstock.replication.pressure import Pressure
 from penstock.replication.producer_states import ProducerStates
 from penstock.replication.replica import Replica, ReplicaParts
@@ -57,6 +58,7 @@ class ReplicaStore:
             executor=executor,
             background=background,
             pressure=self.pressure,
+            buffers=BatchBuffers(),
             unflushed_bytes_max=limits.unflushed_bytes_per_partition_max,
         )
 

@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 
 from penstock.model.errors import Refused
 from penstock.model.ids import Offset
+from penstock.replication.batch_buffers import LARGE_BYTES_MIN, Batch, BatchBuffers
 from penstock.replication.commit import Commit
 from penstock.storage.file_system import SyncFailed
 from penstock.storage.log import Log
@@ -26,7 +27,6 @@ from penstock.storage.log import Log
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Batch = bytes | bytearray | memoryview
 
 
 class WriterOwner(Protocol):
@@ -84,6 +84,7 @@ class Writer:
     """The queue of one log and the job that empties it."""
 
     __slots__ = (
+        "_buffers",
         "_chores",
         "_commit",
         "_end",
@@ -108,12 +109,14 @@ class Writer:
         *,
         loop: asyncio.AbstractEventLoop,
         executor: Executor,
+        buffers: BatchBuffers,
         syncs_before_ack: bool,
     ) -> None:
         self._log = log
         self._owner = owner
         self._loop = loop
         self._executor = executor
+        self._buffers = buffers
         self.syncs_before_ack = syncs_before_ack
         self._queue: list[Batch] = []
         self._queue_size = 0
@@ -206,6 +209,8 @@ class Writer:
         if commit is not None:
             self._owner.written(job.end, job.size)
             commit.settle(None)
+            if job.size >= LARGE_BYTES_MIN:
+                self._buffers.give_back(job.batches)
 
     def _finished(self, job: _Job) -> None:
         self._wrote(job)

@@ -219,8 +219,11 @@ class Appender:
         if write.position == 0:
             write.segment.created_ms = state.clock.now_ms()
         write.segment.is_on_disk = True
+        term = None
         for header in write.headers:
-            state.epochs.note(header.leader_epoch, header.base_offset)
-            write.segment.add(header)
+            if header.leader_epoch != term:
+                term = header.leader_epoch
+                state.epochs.note(term, header.base_offset)
+        write.segment.add_all(write.headers)
         state.unsaved_bytes += write.size
         state.unsaved_batches += len(write.headers)

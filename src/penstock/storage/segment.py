@@ -1,6 +1,6 @@
 """One append-only file of batches, and what is known about it without reading it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -116,19 +116,29 @@ class Segment:
         return self._indexes
 
     def add(self, header: BatchHeader) -> None:
-        """A batch was written at the end: now readers may see it."""
-        position = self.tail.size
-        self.prepare().note(header, position, self.max_timestamp, self._index_interval)
-        self._recent[header.base_offset] = position
-        if len(self._recent) > _RECENT_MAX:
-            kept = islice(self._recent.items(), _RECENT_MAX - _RECENT_KEPT, None)
-            self._recent = dict(kept)
+        self.add_all((header,))
+
+    def add_all(self, headers: Sequence[BatchHeader]) -> None:
+        """Batches were written at the end: now readers may see them."""
+        indexes, recent = self.prepare(), self._recent
+        next_offset, position = self.tail
         if position == 0:
-            self.first_timestamp = header.max_timestamp
-        if header.max_timestamp > self.max_timestamp and header.record_count > 0:
-            self.max_timestamp = header.max_timestamp
-            self.max_timestamp_offset = header.base_offset
-        self.tail = Tail(header.next_offset, position + header.size)
+            self.first_timestamp = headers[0].max_timestamp
+        due = indexes.end_position + self._index_interval
+        for header in headers:
+            offset, timestamp = header.base_offset, header.max_timestamp
+            if position >= due:
+                indexes.note(header, position, self.max_timestamp, self._index_interval)
+                due = position + self._index_interval
+            recent[offset] = position
+            if timestamp > self.max_timestamp and header.record_count > 0:
+                self.max_timestamp = timestamp
+                self.max_timestamp_offset = offset
+            position += header.size
+            next_offset = header.next_offset
+        if len(recent) > _RECENT_MAX:
+            self._recent = dict(islice(recent.items(), len(recent) - _RECENT_KEPT, None))
+        self.tail = Tail(next_offset, position)
 
     def cut(self, position: int, next_offset: int) -> None:
         """Forgets what lies from `position` on; the file itself is the caller's affair."""

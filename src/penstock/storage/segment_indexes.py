@@ -22,12 +22,17 @@ class SegmentIndexes(NamedTuple):
     def empty(cls, base_offset: int) -> "SegmentIndexes":
         return cls(OffsetIndex(base_offset), TimeIndex(base_offset))
 
+    @property
+    def end_position(self) -> int:
+        """Where the last batch that is remembered lies."""
+        positions = self.offsets.positions
+        return positions[-1] if positions else 0
+
     def note(
         self, header: BatchHeader, position: int, timestamp_before: int, interval: int
     ) -> None:
         """A batch lies at `position`; remembered only if enough bytes lie before it."""
-        last = self.offsets.positions[-1] if self.offsets.positions else 0
-        if position - last >= interval:
+        if position - self.end_position >= interval:
             # Readers go by the offsets, so that column grows last.
             self.times.append(timestamp_before)
             self.offsets.append(header.base_offset, position)

@@ -80,7 +80,8 @@ def test_a_taken_port_is_one_clear_sentence() -> None:
 
         with pytest.raises(StartRefused) as refused:
             asyncio.run(start())
-    assert str(refused.value) == f"can't listen on 127.0.0.1:{port}: the address is already in use"
+    where = f"127.0.0.1:{port}"
+    assert str(refused.value) == f"The node can't listen on {where}: the address is already in use."
 
 
 def test_an_unknown_host_is_one_clear_sentence() -> None:
