@@ -1,10 +1,12 @@
 # One command per task. Each target does its own set-up, so a fresh clone needs only `make`.
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check format docs bench soak clean
+.PHONY: help venv demo test check format docs bench sim soak clean
 
 DEMO_SECONDS ?= 30
 BENCH ?= full
 SOAK_SECONDS ?= 600
+SEEDS ?= 1000
+SEED ?= 1
 PYTEST_WORKERS ?= 2
 
 BIN := .venv/bin
@@ -55,6 +57,9 @@ docs: $(STAMP) ## Write the reference pages that follow from the code.
 
 bench: $(STAMP) ## Measure the named workloads; BENCH=quick for a smoke run.
 	$(BIN)/python -m benchmarks --mode $(BENCH)
+
+sim: $(STAMP) ## Simulate the consensus core with SEEDS seeds (default 1000) from SEED (default 1).
+	$(BIN)/python -m tests.sim --seeds $(SEEDS) --seed $(SEED)
 
 soak: $(STAMP) ## Run the long tests for about SOAK_SECONDS (default 600) each.
 	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest --soak -m soak tests

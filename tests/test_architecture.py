@@ -19,6 +19,7 @@ ALLOWED: dict[str, set[str]] = {
     "protocol": {"records", "model"},
     "observe": {"model"},
     "net": {"model"},
+    "raft": {"model"},
     "storage": {"records", "model"},
     "replication": {"raft", "storage", "net", "records", "model"},
     "cluster": {"replication", "records", "model"},

@@ -13,6 +13,9 @@ ProducerId = NewType("ProducerId", int)
 ProducerEpoch = NewType("ProducerEpoch", int)
 GroupId = NewType("GroupId", str)
 MemberId = NewType("MemberId", str)
+# A position in a Raft log. Never a client's offset: Raft's own entries take an index but no offset.
+LogIndex = NewType("LogIndex", int)
+DirectoryId = NewType("DirectoryId", str)
 
 NO_TOPIC_ID = TopicId(UUID(int=0))
 
@@ -25,3 +28,17 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+class ReplicaId(NamedTuple):
+    """Who votes and acknowledges: a node together with the data directory that remembers it.
+
+    A node that comes back with an empty directory is someone else, so that nothing it promised
+    before and has forgotten since can be counted.
+    """
+
+    node: BrokerId
+    directory: DirectoryId
+
+    def __str__(self) -> str:
+        return f"{self.node}/{self.directory}"

@@ -1,0 +1,129 @@
+"""What one replica of a group knows in every role: term, vote, log, membership, commit index."""
+
+from collections.abc import Callable, Hashable
+
+from penstock.model.ids import LogIndex, ReplicaId, Term
+from penstock.raft.entries import Entry, EntryKind, HardState, Snapshot
+from penstock.raft.log_view import RaftLog
+from penstock.raft.membership import Membership, MembershipHistory, MembershipStep
+from penstock.raft.messages import Message
+from penstock.raft.outbox import Outbox
+from penstock.raft.ready import ReadState
+from penstock.raft.settings import RaftSettings
+
+# Gives a whole number from 0 up to but not including its argument.
+RandomBelow = Callable[[int], int]
+
+# A name of its own, because looking it up in the class costs time for every entry.
+DATA = EntryKind.DATA
+
+
+class Core:
+    __slots__ = (
+        "commit_index",
+        "hard_state",
+        "has_news",
+        "id",
+        "leader",
+        "log",
+        "memberships",
+        "outbox",
+        "random_below",
+        "reads",
+        "reads_refused",
+        "settings",
+    )
+
+    def __init__(
+        self,
+        *,
+        replica: ReplicaId,
+        settings: RaftSettings,
+        log: RaftLog,
+        hard_state: HardState,
+        memberships: MembershipHistory,
+        commit_index: LogIndex,
+        random_below: RandomBelow,
+    ) -> None:
+        self.id = replica
+        self.settings = settings
+        self.log = log
+        self.outbox = Outbox(hard_state)
+        # An entry can be durable before the term it was written in is. Whoever voted in that
+        # term has it in the hard state, so there was no vote.
+        if log.last_term > hard_state.term:
+            hard_state = HardState(log.last_term, None)
+        self.hard_state = hard_state
+        self.memberships = memberships
+        self.commit_index = commit_index
+        self.leader: ReplicaId | None = None
+        self.random_below = random_below
+        # Whether role, leader, term or membership changed, or reads were settled, since the last
+        # Ready: rare, so that one look saves five.
+        self.has_news = True
+        self.reads: list[ReadState] = []
+        self.reads_refused: list[Hashable] = []
+
+    @property
+    def term(self) -> Term:
+        return self.hard_state.term
+
+    def take_reads(self) -> list[ReadState]:
+        taken, self.reads = self.reads, []
+        return taken
+
+    def take_reads_refused(self) -> list[Hashable]:
+        taken, self.reads_refused = self.reads_refused, []
+        return taken
+
+    def promise_term(self, message: Message) -> None:
+        """Sends a message that holds only if term and vote survive a crash."""
+        self.outbox.send_when_term_is_durable(message, self.hard_state)
+
+    def promise_entries(self, message: Message, index: int) -> None:
+        """Sends a message that holds only if the log up to `index` survives a crash."""
+        log = self.log
+        if index <= log.stable_index:
+            self.promise_term(message)
+        else:
+            self.outbox.send_when_entries_are_durable(message, self.hard_state, log.has_unwritten)
+
+    def commit_to(self, index: LogIndex) -> bool:
+        if index <= self.commit_index:
+            return False
+        assert index <= self.log.last_index, "committed an entry that is not here"
+        self.commit_index = index
+        self.memberships.commit(index)
+        return True
+
+    def append(self, entries: tuple[Entry, ...]) -> None:
+        """Adds entries at the log's end; a membership among them holds from now on."""
+        changed = sparse = False
+        for entry in entries:
+            kind = entry.kind
+            if kind is DATA or kind is EntryKind.NEW_TERM:
+                continue
+            if kind is EntryKind.GAP:
+                sparse = True
+                continue
+            assert isinstance(entry.payload, Membership)
+            self.memberships.append(MembershipStep(entry.index, entry.payload))
+            changed = True
+        if changed:
+            self.has_news = True
+        if sparse:
+            self.log.append_sparse(entries)
+        else:
+            self.log.append(entries)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        self.log.restore(snapshot)
+        self.memberships.replace(MembershipStep(snapshot.index, snapshot.membership))
+        self.has_news = True
+        self.commit_to(snapshot.index)
+
+    def truncate(self, index: int) -> None:
+        assert index > self.commit_index, "a committed entry can't be truncated"
+        self.log.truncate(index)
+        if self.memberships.truncate(index):
+            self.has_news = True

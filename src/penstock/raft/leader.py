@@ -1,0 +1,253 @@
+"""A replica's time in office: it exists from winning an election until resigning."""
+
+from collections import deque
+from collections.abc import Hashable
+
+from penstock.model.ids import LogIndex, ReplicaId
+from penstock.raft.core import Core
+from penstock.raft.entries import Entry, EntryKind
+from penstock.raft.membership import Change, ChangeKind, changed
+from penstock.raft.messages import (
+    AppendRejection,
+    AppendResponse,
+    HeartbeatResponse,
+    TimeoutNow,
+)
+from penstock.raft.progress import Progress, ProgressState
+from penstock.raft.reads import PendingReads
+from penstock.raft.ready import Refusal
+from penstock.raft.replication import Replication
+
+
+class Leader:
+    __slots__ = (
+        "_core",
+        "_elapsed",
+        "_heartbeat_elapsed",
+        "_transfer_elapsed",
+        "_uncommitted",
+        "_uncommitted_bytes",
+        "reads",
+        "replication",
+        "term_first_index",
+        "transferee",
+    )
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._elapsed = 0
+        self._heartbeat_elapsed = 0
+        self.transferee: ReplicaId | None = None
+        self._transfer_elapsed = 0
+        # Per proposal that is not committed: its index and size.
+        self._uncommitted: deque[tuple[int, int]] = deque()
+        self._uncommitted_bytes = 0
+        self.reads = PendingReads()
+        self.replication = Replication(core)
+        # Entries from here on are of the leader's own term.
+        self.term_first_index = self._append(EntryKind.NEW_TERM, None, 0)
+
+    # Requests of the host
+
+    def propose(self, payload: object, size_bytes: int) -> LogIndex | Refusal:
+        if self.transferee is not None:
+            return Refusal.TRANSFERRING
+        total = self._uncommitted_bytes + size_bytes
+        # A proposal larger than the limit gets through when nothing else is under way.
+        if total > self._core.settings.uncommitted_bytes_max and self._uncommitted:
+            return Refusal.OVERLOADED
+        index = self._append(EntryKind.DATA, payload, size_bytes)
+        self._uncommitted_bytes = total
+        self._uncommitted.append((index, size_bytes))
+        return index
+
+    def change_membership(self, change: Change) -> LogIndex | Refusal:
+        core = self._core
+        if self.transferee is not None:
+            return Refusal.TRANSFERRING
+        if not self.may_change_membership():
+            return Refusal.CHANGE_TOO_EARLY
+        membership = changed(core.memberships.current, change)
+        if membership is None:
+            return Refusal.INVALID_CHANGE
+        if change.kind is ChangeKind.PROMOTE and not self.is_caught_up(change.replica):
+            return Refusal.LEARNER_BEHIND
+        index = self._append(EntryKind.MEMBERSHIP, membership, 0)
+        self.replication.follow_membership()
+        self._advance_commit()
+        return index
+
+    def may_change_membership(self) -> bool:
+        return self.has_committed_in_term() and self.last_change_is_committed()
+
+    def has_committed_in_term(self) -> bool:
+        return self._core.commit_index >= self.term_first_index
+
+    def last_change_is_committed(self) -> bool:
+        return self._core.memberships.current_index <= self._core.commit_index
+
+    def is_caught_up(self, replica: ReplicaId) -> bool:
+        """Close enough that counting its vote will not hold up commits."""
+        progress = self.replication.progress.get(replica)
+        return (
+            progress is not None
+            and progress.state is ProgressState.REPLICATE
+            and progress.recently_active
+            and progress.match_index + self._core.settings.promotion_lag_max
+            >= self._core.commit_index
+        )
+
+    def read(self, context: Hashable) -> Refusal | None:
+        if len(self.reads) >= self._core.settings.reads_waiting_max:
+            return Refusal.OVERLOADED
+        if self.has_committed_in_term():
+            self.reads.add(context, self._core.commit_index)
+        else:
+            self.reads.hold(context)
+        return None
+
+    def transfer(self, target: ReplicaId) -> Refusal | None:
+        if target not in self._core.memberships.current.voters or target == self._core.id:
+            return Refusal.NOT_A_VOTER
+        if self.transferee is not None:
+            return None if self.transferee == target else Refusal.TRANSFERRING
+        self.transferee = target
+        self._transfer_elapsed = 0
+        self._hand_over_if_caught_up(self.replication.progress[target])
+        return None
+
+    # Answers of followers, and of the own disk
+
+    def on_append_response(self, message: AppendResponse) -> None:
+        progress = self.replication.acknowledged(message)
+        if progress is None:
+            return
+        if progress.match_index > self._core.commit_index:
+            self._advance_commit()
+        if progress.replica == self.transferee:
+            self._hand_over_if_caught_up(progress)
+
+    def on_append_rejection(self, message: AppendRejection) -> None:
+        self.replication.rejected(message)
+
+    def on_heartbeat_response(self, message: HeartbeatResponse) -> None:
+        progress = self.replication.progress.get(message.sender)
+        if progress is None:
+            return
+        self.replication.heard_from(progress)
+        if message.commit_index > progress.commit_known:
+            progress.commit_known = message.commit_index
+        if message.read_round > progress.read_round:
+            progress.read_round = message.read_round
+            self._confirm_reads()
+
+    def on_host_heartbeat_acknowledged(self, replica: ReplicaId) -> bool:
+        """Says whether there is something to send now."""
+        progress = self.replication.progress.get(replica)
+        if progress is None:
+            return False
+        is_behind = self.replication.heard_from(progress)
+        return self.replication.repair_commit(progress) or is_behind
+
+    def on_persisted(self) -> None:
+        """What the own disk holds counts as one acknowledgement, and only now."""
+        own = self.replication.own
+        own.match_index = self._core.log.stable_index
+        if own.match_index > self._core.commit_index:
+            self._advance_commit()
+
+    # Time
+
+    def tick(self) -> bool:
+        """Says whether the office is kept: without a quorum that answers it is laid down."""
+        settings = self._core.settings
+        self._heartbeat_elapsed += 1
+        if self._heartbeat_elapsed >= settings.heartbeat_ticks:
+            self._heartbeat_elapsed = 0
+            self._beat()
+        if self.transferee is not None:
+            self._transfer_elapsed += 1
+            if self._transfer_elapsed >= settings.election_ticks:
+                self.transferee = None
+        self._elapsed += 1
+        if self._elapsed < settings.election_ticks:
+            return True
+        self._elapsed = 0
+        self.replication.count_snapshot_rounds()
+        return self.replication.take_quorum_activity()
+
+    def has_work_after_tick(self) -> bool:
+        """With heartbeats left to the host, most ticks leave nothing to do."""
+        return (
+            not self._core.settings.heartbeats_by_host
+            or self.reads.awaits_answers
+            or self._elapsed == 0
+        )
+
+    def _beat(self) -> None:
+        if not self._core.settings.heartbeats_by_host or self.reads.awaits_answers:
+            for progress in self.replication.peers:
+                self.replication.send_heartbeat(progress, self.reads.round_sent)
+
+    # Effects
+
+    def flush(self) -> None:
+        self.replication.flush()
+        if self.reads.round > self.reads.round_sent:
+            self._send_read_round()
+
+    def _send_read_round(self) -> None:
+        self.reads.round_sent = self.reads.round
+        self.replication.own.read_round = self.reads.round
+        for progress in self.replication.peers:
+            self.replication.send_heartbeat(progress, self.reads.round)
+        self._confirm_reads()
+
+    def must_retire(self) -> bool:
+        """A leader that removed itself stays until that is committed, and no longer."""
+        return not self.replication.own_is_voter and self.last_change_is_committed()
+
+    def name_successor(self) -> None:
+        """The voter that is furthest ahead campaigns at once, so that nobody waits for a timer."""
+        voters = self._core.memberships.current.voters
+        candidates = [peer for peer in self.replication.peers if peer.replica in voters]
+        best = max(candidates, key=lambda peer: peer.match_index)
+        self._core.outbox.send(TimeoutNow(self._core.id, best.replica, self._core.term))
+
+    def _append(self, kind: EntryKind, payload: object, size_bytes: int) -> LogIndex:
+        core = self._core
+        index = LogIndex(core.log.last_index + 1)
+        core.append((Entry(index, core.hard_state.term, kind, payload, size_bytes),))
+        return index
+
+    def _advance_commit(self) -> None:
+        index = self.committable_index()
+        if index > self._core.commit_index:
+            self._core.commit_to(LogIndex(index))
+            self._release_uncommitted()
+            self.reads.start_early(self._core.commit_index)
+
+    def committable_index(self) -> int:
+        """Only entries of the own term are committed by counting; earlier ones ride along.
+
+        A quorum that holds an old entry proves nothing: a candidate without it can still win
+        with a later term (the Raft paper, figure 8).
+        """
+        index = self.replication.quorum_match_index()
+        return index if index >= self.term_first_index else 0
+
+    def _release_uncommitted(self) -> None:
+        uncommitted = self._uncommitted
+        commit_index = self._core.commit_index
+        while uncommitted and uncommitted[0][0] <= commit_index:
+            self._uncommitted_bytes -= uncommitted.popleft()[1]
+
+    def _confirm_reads(self) -> None:
+        if self.reads.awaits_answers:
+            self._core.reads += self.reads.confirm(self.replication.quorum_read_round())
+            self._core.has_news = True
+
+    def _hand_over_if_caught_up(self, progress: Progress) -> None:
+        """A successor that lacks entries would lose its election, or make everyone wait."""
+        if progress.match_index == self._core.log.last_index:
+            self._core.outbox.send(TimeoutNow(self._core.id, progress.replica, self._core.term))

@@ -1,0 +1,221 @@
+"""The log as the core sees it: what the host holds durably, and on top what is not durable yet."""
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Protocol
+
+from penstock.model.ids import LogIndex, Term
+from penstock.raft.entries import NO_INDEX, Entry, EntryKind, Snapshot
+from penstock.raft.membership import Membership, MembershipStep
+
+_last_index_of = attrgetter("index")
+
+
+class LogView(Protocol):
+    """The host's log. It shows at least every write that was reported as persisted.
+
+    Retention and compaction may take entries that are committed and applied, except that
+    compaction keeps memberships: a replica that is filled from here has them from nowhere else.
+    """
+
+    @property
+    def first_index(self) -> LogIndex:
+        """Of the oldest entry kept; one more than `last_index` when the log is empty."""
+        ...
+
+    @property
+    def last_index(self) -> LogIndex: ...
+
+    def term_at(self, index: LogIndex) -> Term:
+        """For every index from `first_index - 1`, whose term outlives its entry, to the last."""
+        ...
+
+    def entries(self, low: LogIndex, high: LogIndex, bytes_max: int) -> Sequence[Entry]:
+        """The entries from `low` up to but not including `high`, in order and without holes:
+        what compaction removed comes as gaps, and one that `low` falls into is cut. At least one,
+        then as many as fit into `bytes_max`."""
+        ...
+
+
+def membership_steps(log: LogView, base: MembershipStep) -> list[MembershipStep]:
+    """`base` and every membership in the log after it: what a restarted host hands the core."""
+    steps = [base]
+    index = LogIndex(max(base.index + 1, log.first_index))
+    while index <= log.last_index:
+        entries = log.entries(index, LogIndex(log.last_index + 1), 1 << 20)
+        for entry in entries:
+            if entry.kind is EntryKind.MEMBERSHIP:
+                assert isinstance(entry.payload, Membership)
+                steps.append(MembershipStep(entry.index, entry.payload))
+        index = LogIndex(entries[-1].index + 1)
+    return steps
+
+
+class RaftLog:
+    """The host's log up to `_tail_first - 1`, then the tail: all that is not durable here yet.
+
+    The tail hides whatever the host's log still holds at its indices, so a truncation is true
+    for the core at once and on disk when its write is done. A snapshot being installed hides
+    the host's log altogether.
+    """
+
+    __slots__ = (
+        "_flights",
+        "_handed_index",
+        "_snapshot",
+        "_snapshot_handed",
+        "_sparse",
+        "_tail",
+        "_tail_first",
+        "_view",
+        "has_unwritten",
+        "last_index",
+        "last_term",
+        "stable_index",
+    )
+
+    def __init__(self, view: LogView) -> None:
+        self._view = view
+        self._tail: list[Entry] = []
+        self._sparse = False
+        self.last_index = view.last_index
+        self.last_term = view.term_at(view.last_index)
+        # Everything up to here is durable on this replica.
+        self.stable_index = view.last_index
+        self._tail_first = view.last_index + 1
+        # Everything up to here was handed to the host to be written.
+        self._handed_index: int = view.last_index
+        # Whether there is something that was not handed to the host yet.
+        self.has_unwritten = False
+        # Per write under way: its number and the last index that it makes durable.
+        self._flights: deque[tuple[int, int]] = deque()
+        self._snapshot: Snapshot | None = None
+        self._snapshot_handed = False
+
+    @property
+    def first_index(self) -> int:
+        return self._snapshot.index + 1 if self._snapshot else self._view.first_index
+
+    def term_at(self, index: int) -> Term | None:
+        """The term at `index`, or None where it is not known: compacted, or past the end."""
+        if index == self.last_index:
+            return self.last_term
+        if index >= self._tail_first:
+            return self._tail[self._position(index)].term if index < self.last_index else None
+        if self._snapshot is not None:
+            return self._snapshot.term if index == self._snapshot.index else None
+        if index < self._view.first_index - 1:
+            return None
+        return self._view.term_at(LogIndex(index))
+
+    def last_index_with_term_at_most(self, high: int, term: int) -> int:
+        """The last index up to `high` whose term is not above `term`; `first_index - 1` if none.
+
+        Terms never fall along a log, so halving finds it without walking through the file.
+        """
+        low = self.first_index - 1
+        high = min(high, self.last_index)
+        while low < high:
+            middle = (low + high + 1) // 2
+            found = self.term_at(middle)
+            assert found is not None
+            if found <= term:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def entries(self, low: int, bytes_max: int) -> tuple[Entry, ...]:
+        """From `low` on, at least one, then as many as fit; the part that lies in one place."""
+        if low < self._tail_first:
+            high = LogIndex(self._tail_first)
+            return tuple(self._view.entries(LogIndex(low), high, bytes_max))
+        found = self._tail[self._position(low) :]
+        if found[0].span > 1:
+            found[0] = found[0].cut_before(low)
+        total = 0
+        for position, entry in enumerate(found):
+            total += entry.size_bytes
+            if total > bytes_max and position:
+                return tuple(found[:position])
+        return tuple(found)
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """At the end; whoever appends has cut off what does not fit before."""
+        assert entries[0].first_index == self.last_index + 1
+        self._tail.extend(entries)
+        self.has_unwritten = True
+        last = entries[-1]
+        self.last_index, self.last_term = last.index, last.term
+
+    def append_sparse(self, entries: Sequence[Entry]) -> None:
+        """As `append`, where one of the entries is a gap."""
+        self._sparse = True
+        self.append(entries)
+
+    def truncate(self, index: int) -> None:
+        """Everything from `index` on is gone; new entries follow in the same step."""
+        if index < self._tail_first:
+            self._tail.clear()
+            self._tail_first = index
+        else:
+            position = self._position(index)
+            cut = self._tail[position]
+            del self._tail[position:]
+            if cut.first_index < index:
+                kept = cut._replace(index=LogIndex(index - 1), span=index - cut.first_index)
+                self._tail.append(kept)
+        self.last_index = LogIndex(index - 1)
+        self.stable_index = LogIndex(min(self.stable_index, index - 1))
+        self._handed_index = min(self._handed_index, index - 1)
+        self._flights = deque((number, min(last, index - 1)) for number, last in self._flights)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """The snapshot is the whole log now; nothing below it can be read any more."""
+        self._snapshot, self._snapshot_handed = snapshot, False
+        self.has_unwritten = True
+        self._tail.clear()
+        self._tail_first = snapshot.index + 1
+        self.last_index, self.last_term = snapshot.index, snapshot.term
+        self._handed_index = snapshot.index
+        self.stable_index = NO_INDEX
+        self._flights = deque((number, 0) for number, _ in self._flights)
+
+    def take_unwritten(self, number: int) -> tuple[Snapshot | None, tuple[Entry, ...]]:
+        """What write `number` carries; from now on it is under way."""
+        snapshot = None if self._snapshot_handed else self._snapshot
+        self._snapshot_handed = True
+        self.has_unwritten = False
+        entries: tuple[Entry, ...] = ()
+        if self._handed_index < self.last_index:
+            entries = tuple(self._tail[self._position(self._handed_index + 1) :])
+            self._handed_index = self.last_index
+        self._flights.append((number, self.last_index))
+        return snapshot, entries
+
+    def persisted(self, number: int) -> None:
+        """Writes up to `number` are durable and visible in the host's log."""
+        flights = self._flights
+        stable = self.stable_index
+        while flights and flights[0][0] <= number:
+            stable = LogIndex(max(stable, flights.popleft()[1]))
+        if stable <= self.stable_index:
+            return
+        if self._snapshot is not None:
+            if stable < self._snapshot.index:
+                return
+            self._snapshot = None
+        self.stable_index = stable
+        if stable >= self.last_index:
+            self._tail.clear()
+            self._sparse = False
+        else:
+            del self._tail[: self._position(stable + 1)]
+        self._tail_first = stable + 1
+
+    def _position(self, index: int) -> int:
+        if not self._sparse:
+            return index - self._tail_first
+        return bisect_left(self._tail, index, key=_last_index_of)

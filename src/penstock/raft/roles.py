@@ -1,0 +1,233 @@
+"""Which role a replica plays, and every way from one role to another.
+
+FOLLOWER -- no leader for an election time-out --> PRE_CANDIDATE
+PRE_CANDIDATE -- a quorum would vote for it --> CANDIDATE (term + 1)
+FOLLOWER -- the leader hands over --> CANDIDATE (term + 1)
+CANDIDATE -- a quorum voted, its own vote durable --> LEADER
+PRE_CANDIDATE, CANDIDATE -- time-out --> PRE_CANDIDATE; refused by a quorum --> FOLLOWER
+LEADER -- no quorum answers, or it removed itself --> FOLLOWER
+any -- a higher term, or a leader of its own term --> FOLLOWER
+"""
+
+from penstock.model.ids import ReplicaId, Term
+from penstock.raft.core import Core
+from penstock.raft.entries import HardState
+from penstock.raft.leader import Leader
+from penstock.raft.messages import (
+    AppendRequest,
+    CommitNotice,
+    Heartbeat,
+    InstallSnapshot,
+    Message,
+    PeerFault,
+    StaleTerm,
+    TimeoutNow,
+    VoteRequest,
+    VoteResponse,
+)
+from penstock.raft.quorum import Outcome, VoteTally
+from penstock.raft.ready import Role
+
+FromLeader = AppendRequest | Heartbeat | CommitNotice | InstallSnapshot
+FROM_LEADER = (AppendRequest, Heartbeat, CommitNotice, InstallSnapshot)
+
+
+class Roles:
+    __slots__ = ("_core", "_elapsed", "_tally", "_timeout", "leader", "role")
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.role = Role.FOLLOWER
+        # The office, while this replica holds it.
+        self.leader: Leader | None = None
+        self._tally: VoteTally | None = None
+        # Ticks since a leader was heard from, and how many of them start an election.
+        self._elapsed = 0
+        self._timeout = 0
+        self._restart_timer()
+
+    # Time
+
+    def tick(self) -> bool:
+        """One unit of time passed; says whether there may be something to do."""
+        leader = self.leader
+        if leader is not None:
+            if not leader.tick():
+                self.become_follower(self._core.term, None)
+                return True
+            return leader.has_work_after_tick()
+        self._elapsed += 1
+        if self._elapsed < self._timeout:
+            return False
+        self._restart_timer()
+        return self.campaign()
+
+    def campaign(self) -> bool:
+        if self.leader is not None or not self._core.memberships.may_campaign(self._core.id):
+            return False
+        self._become_pre_candidate()
+        return True
+
+    def heard_from_leader(self) -> None:
+        self._elapsed = 0
+
+    # Terms
+
+    def adopts_term(self, message: Message) -> bool:
+        """Settles whose term counts; says whether the message is still to be handled."""
+        if message.term < self._core.term:
+            self._answer_earlier_term(message)
+            return False
+        if isinstance(message, VoteRequest):
+            if self.is_loyal_to_leader() and not message.transfer:
+                self.introduce_to(message.sender)
+                return False
+            if message.pre:
+                return True
+        elif isinstance(message, VoteResponse) and message.pre and message.granted:
+            return True
+        from_leader = isinstance(message, FROM_LEADER)
+        self.become_follower(message.term, message.sender if from_leader else None)
+        return True
+
+    def is_loyal_to_leader(self) -> bool:
+        """While a leader is heard from, nobody else is elected: a replica that was cut off and
+        comes back does not disturb a group that works."""
+        return self._core.leader is not None and (
+            self.leader is not None or self._elapsed < self._core.settings.election_ticks
+        )
+
+    def introduce_to(self, replica: ReplicaId) -> None:
+        """A leader tells a member that lost sight of it who leads."""
+        if self.leader is not None:
+            progress = self.leader.replication.progress.get(replica)
+            if progress is not None:
+                self.leader.replication.send_heartbeat(progress, 0)
+
+    def _answer_earlier_term(self, message: Message) -> None:
+        """Without an answer, a leader or candidate of an earlier term would never learn."""
+        core = self._core
+        if isinstance(message, FROM_LEADER):
+            core.promise_term(StaleTerm(core.id, message.sender, core.term))
+        elif isinstance(message, VoteRequest):
+            self._answer_vote(message, granted=False)
+
+    def accept_leader(self, message: FromLeader) -> None:
+        core = self._core
+        if self.leader is not None or (core.leader or message.sender) != message.sender:
+            raise PeerFault(f"{message.sender} says that it leads in term {message.term} too")
+        if core.leader is None:
+            self.become_follower(core.term, message.sender)
+        self._elapsed = 0
+
+    # Elections
+
+    def on_vote_request(self, message: VoteRequest) -> None:
+        granted = self.may_vote_for(message) and self.is_fresh_enough(message)
+        if granted and not message.pre:
+            self._elapsed = 0
+            if self._core.hard_state.vote is None:
+                self._core.hard_state = HardState(self._core.term, message.sender)
+        self._answer_vote(message, granted)
+
+    def may_vote_for(self, message: VoteRequest) -> bool:
+        """One vote per term; a pre-vote is about a later term and takes none."""
+        core = self._core
+        if message.pre:
+            return message.term > core.term
+        vote = core.hard_state.vote
+        return vote == message.sender or (vote is None and core.leader is None)
+
+    def is_fresh_enough(self, message: VoteRequest) -> bool:
+        """Whoever holds every committed entry has a log at least as fresh as a quorum's."""
+        log = self._core.log
+        return (message.last_term, message.last_index) >= (log.last_term, log.last_index)
+
+    def _answer_vote(self, request: VoteRequest, granted: bool) -> None:
+        core = self._core
+        term = request.term if request.pre and granted else core.term
+        core.promise_term(VoteResponse(core.id, request.sender, term, request.pre, granted))
+        self.introduce_to(request.sender)
+
+    def on_vote_response(self, message: VoteResponse) -> None:
+        expected = Role.PRE_CANDIDATE if message.pre else Role.CANDIDATE
+        if self.role is not expected or self._tally is None:
+            return
+        if message.pre and message.granted and message.term != self._core.term + 1:
+            return
+        self._tally.record(message.sender, message.granted)
+        self._settle_election()
+
+    def _settle_election(self) -> None:
+        assert self._tally is not None
+        outcome = self._tally.outcome()
+        if outcome is Outcome.LOST:
+            self.become_follower(self._core.term, None)
+        elif outcome is Outcome.WON and self.role is Role.PRE_CANDIDATE:
+            self._become_candidate(transfer=False)
+        elif outcome is Outcome.WON:
+            self._become_leader()
+
+    def on_timeout_now(self, message: TimeoutNow) -> None:
+        if message.sender == self._core.leader and self._core.memberships.may_campaign(
+            self._core.id
+        ):
+            self._become_candidate(transfer=True)
+
+    # Transitions
+
+    def become_follower(self, term: Term, leader: ReplicaId | None) -> None:
+        core = self._core
+        if term > core.term:
+            core.hard_state = HardState(term, None)
+        if self.leader is not None:
+            core.reads_refused += self.leader.reads.drain()
+            self.leader = None
+        self._enter(Role.FOLLOWER, leader, None)
+        self._restart_timer()
+
+    def _become_pre_candidate(self) -> None:
+        core = self._core
+        tally = VoteTally(core.memberships.current.voters)
+        self._enter(Role.PRE_CANDIDATE, None, tally)
+        self._restart_timer()
+        self._ask_for_votes(Term(core.term + 1), pre=True, transfer=False)
+        tally.record(core.id, granted=True)
+        self._settle_election()
+
+    def _become_candidate(self, *, transfer: bool) -> None:
+        core = self._core
+        core.hard_state = HardState(Term(core.term + 1), core.id)
+        self._enter(Role.CANDIDATE, None, VoteTally(core.memberships.current.voters))
+        self._restart_timer()
+        self._ask_for_votes(core.term, pre=False, transfer=transfer)
+        # The own vote counts like any other: once it is durable.
+        core.promise_term(VoteResponse(core.id, core.id, core.term, False, True))
+
+    def _become_leader(self) -> None:
+        core = self._core
+        self._enter(Role.LEADER, core.id, None)
+        self.leader = Leader(core)
+
+    def _enter(self, role: Role, leader: ReplicaId | None, tally: VoteTally | None) -> None:
+        self.role, self._tally = role, tally
+        self._core.leader = leader
+        self._core.has_news = True
+
+    def _ask_for_votes(self, term: Term, *, pre: bool, transfer: bool) -> None:
+        """A real campaign waits for its term to be durable: else a crash could make this replica
+        win the same term twice, with different logs."""
+        core = self._core
+        log = core.log
+        for voter in sorted(core.memberships.current.voters - {core.id}):
+            request = VoteRequest(
+                core.id, voter, term, log.last_index, log.last_term, pre, transfer
+            )
+            core.promise_term(request)
+
+    def _restart_timer(self) -> None:
+        core = self._core
+        self._elapsed = 0
+        self._timeout = core.settings.election_ticks + core.random_below(
+            core.settings.election_ticks
+        )

@@ -1,0 +1,90 @@
+"""One simulated replica: the real core on a simulated disk, and the host between the two."""
+
+from random import Random
+
+from penstock.model.ids import LogIndex, ReplicaId
+from penstock.raft.entries import EntryKind, Snapshot
+from penstock.raft.log_view import membership_steps
+from penstock.raft.membership import Membership, MembershipStep
+from penstock.raft.node import RaftNode
+from penstock.raft.settings import RaftSettings
+from tests.sim.disk import SimulatedDisk
+from tests.unit.raft.memory_log import MemoryLog
+
+
+class SimulatedReplica:
+    def __init__(
+        self, replica: ReplicaId, first: Membership, settings: RaftSettings, random: Random
+    ) -> None:
+        self.id = replica
+        self._first = first
+        self._settings = settings
+        self._random = random
+        self.disk = SimulatedDisk(MemoryLog())
+        self.incarnation = 0
+        # Clocks do not run at the same speed.
+        self.tick_period = random.choice((8, 10, 10, 13))
+        self.paused_until = 0
+        self.node: RaftNode | None = None
+        self.applied_index = 0
+        self.applied_membership = first
+        self.commit_checked = 0
+        # Proposals that wait for their commit: index to (term, operation).
+        self.waiting: dict[int, tuple[int, object]] = {}
+
+    def start(self) -> RaftNode:
+        durable = self.disk.durable
+        base = MembershipStep(LogIndex(0), self._first)
+        if durable.snapshot is not None:
+            base = MembershipStep(durable.snapshot.index, durable.snapshot.membership)
+        self.applied_index, self.applied_membership = base.index, base.membership
+        self.commit_checked = base.index
+        self.incarnation += 1
+        self.paused_until = 0
+        self.node = RaftNode(
+            replica=self.id,
+            settings=self._settings,
+            log=durable,
+            hard_state=durable.hard_state,
+            memberships=membership_steps(durable, base),
+            random_below=self._random.randrange,
+            commit_index=base.index,
+        )
+        return self.node
+
+    def crash(self) -> None:
+        self.disk.crash(self._random)
+        self.node = None
+        self.waiting.clear()
+
+    def apply_up_to(self, index: int) -> None:
+        """The state machine: membership as of the applied index."""
+        durable = self.disk.durable
+        if self.applied_index < durable.base_index:
+            assert durable.snapshot is not None
+            self.applied_index = durable.snapshot.index
+            self.applied_membership = durable.snapshot.membership
+        for position in range(self.applied_index - durable.base_index, index - durable.base_index):
+            item = durable.items[position]
+            if item.kind is EntryKind.MEMBERSHIP:
+                assert isinstance(item.payload, Membership)
+                self.applied_membership = item.payload
+        self.applied_index = max(self.applied_index, index)
+
+    def make_snapshot(self) -> Snapshot:
+        index = LogIndex(self.applied_index)
+        return Snapshot(index, self.disk.durable.term_at(index), self.applied_membership)
+
+    def compact(self) -> None:
+        """Retention of a random beginning, or a gap somewhere in what a snapshot covers."""
+        durable = self.disk.durable
+        if self.applied_index <= durable.base_index:
+            return
+        durable.snapshot = self.make_snapshot()
+        if self._random.random() < 0.6:
+            durable.drop_before(self._random.randint(durable.first_index, self.applied_index + 1))
+            return
+        for index in range(durable.first_index, self.applied_index):
+            is_kept = durable.items[index - durable.base_index - 1].kind is EntryKind.MEMBERSHIP
+            if not is_kept and self._random.random() < 0.7:
+                durable.make_gap(index, index)

@@ -1,0 +1,179 @@
+"""A leader fills every follower: fast when all is well, and again after anything was lost."""
+
+import pytest
+
+from penstock.model.ids import LogIndex, Term
+from penstock.raft.entries import EntryKind, Snapshot
+from penstock.raft.messages import AppendRequest, AppendResponse, InstallSnapshot, PeerFault
+from penstock.raft.progress import ProgressState
+from penstock.raft.settings import RaftSettings
+from tests.unit.raft.groups import Group, Member, entries, members, rid
+from tests.unit.raft.memory_log import MemoryLog
+
+
+def state_of(leader: Member, number: int) -> ProgressState:
+    return {status.replica: status.state for status in leader.node.replicas()}[rid(number)]
+
+
+def snapshot_of(leader: Member) -> Snapshot:
+    index = leader.node.commit_index
+    return Snapshot(index, leader.log.term_at(index), leader.node.membership)
+
+
+def appends_to(leader: Member, number: int) -> list[AppendRequest]:
+    return [
+        message
+        for message in leader.take()
+        if isinstance(message, AppendRequest) and message.to == rid(number)
+    ]
+
+
+def test_appends_are_sent_ahead_of_their_acknowledgements_within_a_window() -> None:
+    group = Group.of(3, RaftSettings(appends_in_flight_max=4, append_bytes_max=10))
+    leader = group.elect(1)
+    for number in range(10):
+        leader.node.propose(number, 10)
+    sent = appends_to(leader, 2)
+    assert [message.previous_index for message in sent] == [1, 2, 3, 4]
+    leader.node.step(AppendResponse(rid(2), rid(1), Term(1), LogIndex(3), LogIndex(1)))
+    assert [message.previous_index for message in appends_to(leader, 2)] == [5, 6]
+
+
+def test_the_window_is_bounded_in_bytes_too() -> None:
+    group = Group.of(3, RaftSettings(append_bytes_max=100, bytes_in_flight_max=250))
+    leader = group.elect(1)
+    for number in range(10):
+        leader.node.propose(number, 100)
+    assert len(appends_to(leader, 2)) == 3
+
+
+def test_a_lost_append_is_noticed_and_sent_again() -> None:
+    group = Group.of(3)
+    leader = group.elect(1)
+    group.cut = {rid(2)}
+    leader.node.propose("lost", 1)
+    group.deliver()
+    group.cut = set()
+    leader.node.propose("fits only after it", 1)
+    group.deliver()
+    assert group[2].terms == leader.terms
+
+
+def test_a_lost_acknowledgement_is_noticed_after_a_heartbeat() -> None:
+    group = Group.of(3)
+    leader = group.elect(1)
+    group.accepts = lambda message: not isinstance(message, AppendResponse)
+    leader.node.propose("x", 1)
+    group.deliver()
+    group.accepts = lambda _: True
+    group.tick(2)
+    assert {status.match_index for status in leader.node.replicas()} == {2}
+
+
+def test_a_follower_far_apart_is_found_in_few_steps() -> None:
+    """One exchange per term, not per entry: both sides skip what can't agree."""
+    membership = members(1, 2, 3)
+    leader = Member(1, membership, log=MemoryLog(entries(*[1] * 50, *[4] * 200)), term=5)
+    other = Member(2, membership, log=MemoryLog(entries(*[1] * 50, *[2] * 80, *[3] * 80)), term=5)
+    group = Group(leader, other, Member(3, membership, term=5))
+    asked: list[AppendRequest] = []
+
+    def watch(message: object) -> bool:
+        if isinstance(message, AppendRequest) and message.to == rid(2):
+            asked.append(message)
+        return True
+
+    group.accepts = watch
+    group.elect(1)
+    assert other.terms == leader.terms
+    assert len(asked) <= 4
+
+
+def test_an_unreachable_follower_is_probed_before_it_is_sent_more() -> None:
+    group = Group.of(3)
+    leader = group.elect(1)
+    leader.node.unreachable(rid(2))
+    assert state_of(leader, 2) is ProgressState.PROBE
+    group.deliver()
+    assert state_of(leader, 2) is ProgressState.REPLICATE
+
+
+def lagging_group(settings: RaftSettings | None = None) -> tuple[Group, Member]:
+    """Replica 3 missed entries that the leader's log no longer has."""
+    group = Group.of(3, settings)
+    leader = group.elect(1)
+    group.cut = {rid(3)}
+    for number in range(10):
+        leader.node.propose(number, 1)
+        group.deliver()
+    group.tick(12)
+    leader.log.drop_before(8)
+    group.cut = set()
+    return group, leader
+
+
+def test_a_follower_behind_the_log_s_start_gets_a_snapshot_and_then_entries() -> None:
+    group, leader = lagging_group()
+    group.tick(3)
+    assert leader.snapshots_wanted == [rid(3)]
+    leader.node.send_snapshot(rid(3), snapshot_of(leader))
+    leader.node.propose("after", 1)
+    group.tick(2)
+    assert state_of(leader, 3) is ProgressState.REPLICATE
+    assert group[3].log.last_index == leader.log.last_index
+    assert group[3].node.commit_index == leader.node.commit_index
+
+
+def test_a_snapshot_is_not_made_for_a_follower_that_is_not_there() -> None:
+    group, leader = lagging_group()
+    group.cut = {rid(3)}
+    leader.node.unreachable(rid(3))
+    group.tick(50)
+    assert leader.snapshots_wanted == []
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_snapshot_that_got_lost_is_asked_for_again(told: bool) -> None:
+    group, leader = lagging_group(RaftSettings(snapshot_wait_rounds_max=2))
+    group.accepts = lambda message: not isinstance(message, InstallSnapshot)
+    group.tick(3)
+    leader.node.send_snapshot(rid(3), snapshot_of(leader))
+    if told:
+        leader.node.snapshot_failed(rid(3))
+    group.tick(3 if told else 40)
+    assert leader.snapshots_wanted.count(rid(3)) >= 2
+
+
+def test_a_log_that_moved_past_the_window_leads_to_a_snapshot() -> None:
+    """The window was full and unanswered while retention took what lies just before it."""
+    group = Group.of(3, RaftSettings(appends_in_flight_max=1, append_bytes_max=1))
+    leader = group.elect(1)
+    group.accepts = lambda message: (
+        not isinstance(message, AppendRequest | AppendResponse)
+        or (rid(3) not in (message.sender, message.to))
+    )
+    for number in range(10):
+        leader.node.propose(number, 1)
+        group.deliver()
+    leader.log.drop_before(8)
+    group.tick(3)
+    group.accepts = lambda _: True
+    assert leader.snapshots_wanted == [rid(3)]
+
+
+def test_gaps_of_a_compacted_log_reach_a_new_replica() -> None:
+    group, leader = lagging_group()
+    leader.log.make_gap(8, 9)
+    group.tick(3)
+    first = Snapshot(LogIndex(7), Term(1), leader.node.membership)
+    leader.node.send_snapshot(rid(3), first)
+    group.tick(3)
+    kinds = [item.kind for item in group[3].log.items]
+    assert kinds[:3] == [EntryKind.GAP, EntryKind.GAP, EntryKind.DATA]
+    assert group[3].log.last_index == leader.log.last_index
+
+
+def test_an_acknowledgement_of_entries_that_do_not_exist_is_a_peer_s_fault() -> None:
+    leader = Group.of(3).elect(1)
+    with pytest.raises(PeerFault, match="do not exist"):
+        leader.node.step(AppendResponse(rid(2), rid(1), Term(1), LogIndex(99), LogIndex(0)))
