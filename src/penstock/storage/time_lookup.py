@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from penstock.model.errors import StorageDamaged
 from penstock.model.ids import Offset, Term
-from penstock.records.batch import BatchHeader, CorruptBatch, decode_records
+from penstock.records.batch import BatchHeader, CorruptBatch, crc_matches, decode_records
 from penstock.records.record import Record
 from penstock.storage.segment import Segment
 from penstock.storage.segment_list import SegmentList
@@ -88,10 +88,16 @@ def _from_time(segment: Segment, timestamp_ms: int) -> Iterator[tuple[int, Batch
 
 
 def _records(segment: Segment, position: int, header: BatchHeader) -> list[Record]:
+    batch = segment.read_batch(position, header)
     try:
-        return list(decode_records(segment.read_batch(position, header)))
+        return list(decode_records(batch))
     except CorruptBatch as error:
-        raise StorageDamaged(str(segment.file.path), position, str(error)) from None
+        if not crc_matches(batch, 0, header):
+            raise StorageDamaged(str(segment.file.path), position, str(error)) from None
+        # The disk kept what a producer sent, and that was no records: nothing is damaged, and the
+        # batch as a whole is all that has a time.
+        offset, timestamp_ms = header.base_offset, header.max_timestamp
+        return [Record(offset=offset, timestamp_ms=timestamp_ms, key=None, value=None, headers=())]
 
 
 def _found(record: Record, header: BatchHeader) -> TimedOffset:

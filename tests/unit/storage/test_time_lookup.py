@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from penstock.model.ids import Offset
 from penstock.model.topic_config import TimestampType, TopicConfig
-from penstock.records.batch import build_batch, stamp
+from penstock.records.batch import build_batch, parse_header, seal, stamp
 from penstock.records.record import Record
 from penstock.storage.log import Log
 from tests.unit.storage.fault_file_system import FaultFileSystem
@@ -81,3 +81,18 @@ def test_append_time_counts_for_every_record_of_a_batch() -> None:
     assert log.offset_for_timestamp(51, Offset(2)) is None
     assert log.offset_of_max_timestamp(Offset(2)) == (0, 50, 1)
     assert TimestampType.LOG_APPEND_TIME.value == "LogAppendTime"
+
+
+def test_what_a_producer_sent_as_records_and_is_none_counts_as_one_and_not_as_damage() -> None:
+    """Its CRC is right, so the disk is whole: a bad producer must not stop the partition."""
+    bench = Bench(FaultFileSystem(), SMALL)
+    log = bench.create()
+    good = batch(0, record(timestamp_ms=10))
+    header = parse_header(batch(1, record(timestamp_ms=20)))
+    log.append([good, seal(header, b"this is no record"), batch(2, record(timestamp_ms=15))])
+    found = log.offset_for_timestamp(11, log.end_offset)
+    assert found is not None
+    assert (found.offset, found.timestamp_ms) == (1, 20)
+    latest = log.offset_of_max_timestamp(log.end_offset)
+    assert latest is not None
+    assert latest.offset == 1
