@@ -12,7 +12,7 @@ from penstock.cli.consume_output import Writing
 from penstock.cli.failures import CommandFailed
 from penstock.cli.formats import Format
 from penstock.cli.interrupts import Interrupts
-from penstock.cli.options import client_options
+from penstock.cli.options import client_options, format_options
 from penstock.cli.progress import Advance, progress
 from penstock.cli.values import POSITION_HELP, PositionType
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
@@ -72,22 +72,7 @@ STALL_S_MAX = 30.0
     metavar="NAME",
     help="Read as a member of this group, from its committed offsets on, and commit.",
 )
-@click.option(
-    "--format",
-    "-f",
-    "value_format",
-    type=click.Choice([one.value for one in Format]),
-    default=Format.TEXT.value,
-    show_default=True,
-    help="How values are written.",
-)
-@click.option(
-    "--key-format",
-    type=click.Choice([one.value for one in Format]),
-    default=Format.TEXT.value,
-    show_default=True,
-    help="How keys are written.",
-)
+@format_options
 @click.option(
     "--key-separator",
     "-k",

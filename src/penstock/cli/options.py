@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 import click
 
+from penstock.cli.formats import Format
 from penstock.config import parse_endpoint
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -70,3 +71,25 @@ def _checked_bootstrap(context: click.Context, parameter: click.Parameter, given
         if endpoint.port == 0:
             raise click.BadParameter(f"{address!r} has no port to connect to")
     return given
+
+
+def format_options(command: Command) -> Command:
+    """How values and keys look in what is read or printed."""
+    choice = click.Choice([one.value for one in Format])
+    keys = click.option(
+        "--key-format",
+        type=choice,
+        default=Format.TEXT.value,
+        show_default=True,
+        help="How keys are written.",
+    )
+    values = click.option(
+        "--format",
+        "-f",
+        "value_format",
+        type=choice,
+        default=Format.TEXT.value,
+        show_default=True,
+        help="How values are written.",
+    )
+    return values(keys(command))

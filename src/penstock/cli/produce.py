@@ -9,7 +9,7 @@ import click
 from penstock.cli.failures import CommandFailed
 from penstock.cli.formats import Format
 from penstock.cli.interrupts import Interrupted, Interrupts
-from penstock.cli.options import client_options
+from penstock.cli.options import client_options, format_options
 from penstock.cli.output import counted, print_json
 from penstock.cli.produce_input import Header, Input, NewRecord, Reading
 from penstock.cli.progress import Advance, progress
@@ -33,22 +33,7 @@ if TYPE_CHECKING:
     help="A record per line, a JSON object per line (value, key, headers, partition, timestamp), "
     "or the whole input as one value.",
 )
-@click.option(
-    "--format",
-    "-f",
-    "value_format",
-    type=click.Choice([one.value for one in Format]),
-    default=Format.TEXT.value,
-    show_default=True,
-    help="How values are written.",
-)
-@click.option(
-    "--key-format",
-    type=click.Choice([one.value for one in Format]),
-    default=Format.TEXT.value,
-    show_default=True,
-    help="How keys are written.",
-)
+@format_options
 @click.option(
     "--key-separator", "-k", metavar="TEXT", help=r"What divides key and value; \t is a tab."
 )

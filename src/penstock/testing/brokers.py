@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
@@ -53,10 +54,16 @@ class Broker(Protocol):
         ...
 
 
-class _TopicMaker:
+class _Broker(ABC):
     """What both kinds have in common."""
 
     bootstrap: str
+
+    @abstractmethod
+    def start(self) -> str: ...
+
+    @abstractmethod
+    def stop(self) -> None: ...
 
     def create_topic(
         self, name: str, *, partitions: int = 1, settings: Mapping[str, str] = _NO_SETTINGS
@@ -64,8 +71,24 @@ class _TopicMaker:
         Admin(self.bootstrap).topics.create(name, partitions=partitions, settings=settings)
         return name
 
+    def restart(self) -> None:
+        self.stop()
+        self.start()
 
-class ProcessBroker(_TopicMaker):
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+class ProcessBroker(_Broker):
     """A broker in a child process: it shares nothing with the test, and it can be killed."""
 
     def __init__(self, data_dir: Path, *, settings: Mapping[str, str] = _NO_SETTINGS) -> None:
@@ -93,24 +116,8 @@ class ProcessBroker(_TopicMaker):
         self._is_running = False
         self._child.kill()
 
-    def restart(self) -> None:
-        self.stop()
-        self.start()
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
-
-
-class ThreadBroker(_TopicMaker):
+class ThreadBroker(_Broker):
     """A broker on an event loop in a thread of the test process: starts fastest."""
 
     def __init__(self, data_dir: Path, *, settings: Mapping[str, str] = _NO_SETTINGS) -> None:
@@ -154,22 +161,6 @@ class ThreadBroker(_TopicMaker):
 
     def kill(self) -> None:
         raise ClientError("A broker in a thread can't be killed: use the mode 'process' for that.")
-
-    def restart(self) -> None:
-        self.stop()
-        self.start()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
 
     def _serve(self, started: "Future[Endpoint]") -> None:
         try:
