@@ -102,6 +102,37 @@ class Fetch:
     ) -> R | asyncio.Future[R]:
         """The rendered answer, or a future of it; refuses what is out of step with its session."""
         context = self._sessions.begin(query.step, query.wanted, query.forgotten)
+        unindexed = self._unindexed(context.wanted)
+        if not unindexed:
+            return self._fetch(context, query, on_gone, render)
+        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+
+        def go_on() -> None:
+            if not future.done():
+                follow(future, self._fetch(context, query, on_gone, render))
+
+        self._cold_reads.run(partial(_load_indexes, unindexed), go_on)
+        return future
+
+    def _unindexed(self, wanted: list[Wanted]) -> list[tuple[Replica, int]]:
+        """Partitions whose index is to be read, or built, before they can be."""
+        found = []
+        for one in wanted:
+            try:
+                replica = self.find(one)
+            except Refused:
+                continue
+            if replica.needs_index(one.offset):
+                found.append((replica, one.offset))
+        return found
+
+    def _fetch(
+        self,
+        context: FetchContext,
+        query: FetchQuery,
+        on_gone: OnGone,
+        render: Callable[[FetchAnswer], R],
+    ) -> R | asyncio.Future[R]:
         results = self.read(context.wanted, query)
         if query.wait_ms_max <= 0 or _is_enough(results, self.bytes_min(query)):
             return self._answer_now(context, query, results, render)
@@ -304,6 +335,29 @@ def resolve(
     except Exception as bug:
         answer.release()
         future.set_exception(bug)
+
+
+def follow(future: asyncio.Future[R], source: R | asyncio.Future[R]) -> None:
+    """Makes `future` end as `source` does, and `source` end when `future` is cancelled."""
+
+    def hand_on(done: asyncio.Future[R]) -> None:
+        if future.done() or done.cancelled():
+            future.cancel()
+        elif (error := done.exception()) is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(done.result())
+
+    if asyncio.isfuture(source):
+        source.add_done_callback(hand_on)
+        future.add_done_callback(lambda _: source.cancel())
+    else:
+        future.set_result(source)
+
+
+def _load_indexes(unindexed: list[tuple[Replica, int]]) -> None:
+    for replica, offset in unindexed:
+        replica.load_index(offset)
 
 
 def _size(fetched: Fetched) -> int:

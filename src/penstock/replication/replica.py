@@ -6,6 +6,7 @@ writer's job is done, and only what lies below it is ever shown to a reader.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
@@ -348,6 +349,17 @@ class Replica:
             return self._log.read(Offset(offset), bytes_max, end)
         except (OSError, StorageDamaged) as error:
             raise self._keeper.unreadable(error) from error
+
+    def needs_index(self, offset: int) -> bool:
+        """Whether a read from here should wait for `load_index` in a worker thread."""
+        if self._refusal is not None or not self._log.start_offset <= offset < self.high_watermark:
+            return False
+        return not self._log.is_indexed(Offset(offset))
+
+    def load_index(self, offset: int) -> None:
+        """Blocks, so for worker threads only; whatever goes wrong, `read` will meet and tell."""
+        with contextlib.suppress(OSError, StorageDamaged):
+            self._log.load_index(Offset(offset))
 
     def is_hot(self, found: FileRange) -> bool:
         """Whether sending the range will hardly wait for the disk."""

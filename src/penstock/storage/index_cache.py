@@ -23,6 +23,9 @@ class IndexCache:
                 self._indexes.move_to_end(owner)
             return index
 
+    def __contains__(self, owner: Hashable) -> bool:
+        return owner in self._indexes
+
     def put(self, owner: Hashable, index: OffsetIndex) -> None:
         with self._lock:
             self._drop(owner)

@@ -5,6 +5,7 @@ may run beside it, as may compaction and scrubbing, which take the lock only to 
 segments. What `append` wrote is visible to readers at once and safe after `sync`.
 """
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -255,6 +256,18 @@ class Log:
             if found is not None:
                 return FileRange(segment.file, *found)
         return None
+
+    def is_indexed(self, offset: Offset) -> bool:
+        """Whether `read` will find the offset without reading or building an index first."""
+        found = self._state.segments.from_offset(offset)
+        return not found or found[0].is_indexed
+
+    def load_index(self, offset: Offset) -> None:
+        """What `read` would do first if need be; a lost index of a large segment takes seconds."""
+        for segment in self._state.segments.from_offset(offset)[:1]:
+            # A segment that is gone by now is looked up again by `read`.
+            with contextlib.suppress(FileGone):
+                segment.offset_index()
 
     def is_hot(self, file_range: FileRange) -> bool:
         """Whether the bytes were written so lately that they need no disk access."""

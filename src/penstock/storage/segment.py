@@ -251,6 +251,11 @@ class Segment:
     def read_batch(self, position: int, header: BatchHeader) -> bytes:
         return self.file.pread(header.size, position)
 
+    @property
+    def is_indexed(self) -> bool:
+        """Whether offsets can be found without reading an index from disk, or building one."""
+        return self._indexes is not None or self in self._open_files.indexes
+
     def offset_index(self) -> OffsetIndex:
         indexes = self._indexes
         if indexes is not None:

@@ -415,3 +415,36 @@ def test_no_file_stays_pinned_after_all_kinds_of_fetches(tmp_path: Path) -> None
             assert [file._pins for file in files] == [0] * len(files)
 
     run(scenario)
+
+
+def test_a_lost_index_is_built_away_from_the_loop(tmp_path: Path) -> None:
+    """Building one takes seconds for a large segment, and everybody else would wait."""
+    config = TopicConfig(segment_bytes=500, index_interval_bytes=100)
+
+    async def fill() -> None:
+        async with running(tmp_path) as node:
+            await node.partitions.create(TOPIC, TOPIC_ID, range(1), config)
+            await write(node.partitions.get(TOPIC, 0), *(b"%d" % n * 50 for n in range(9)))
+
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            await node.partitions.open(TOPIC, TOPIC_ID, range(1), config)
+            replica = node.partitions.get(TOPIC, 0)
+            assert replica.needs_index(0)
+            consumer = Consumer(node)
+            dropped = consumer.ask(wanted())
+            assert isinstance(dropped, asyncio.Future)
+            dropped.cancel()
+            answer = await consumer.get(wanted(1), wait_ms_max=60_000)
+            assert contents(answer)[0][0] == b"1" * 50
+            assert not replica.needs_index(1)
+            assert [segment.file._pins for segment in replica._log._state.segments] == [0] * len(
+                list(replica._log._state.segments)
+            )
+
+    run(fill)
+    lost = list(tmp_path.rglob("*.index"))
+    assert lost
+    for path in lost:
+        path.unlink()
+    run(scenario)
