@@ -9,6 +9,7 @@ MIB = 1 << 20
 class Mode:
     messages_of_100_bytes: int
     messages_of_1_kilobyte: int
+    rounds: int
     starts: int
     partitions: int
     idle_seconds: float
@@ -20,6 +21,7 @@ MODES = {
     "full": Mode(
         messages_of_100_bytes=2_000_000,
         messages_of_1_kilobyte=500_000,
+        rounds=5,
         starts=7,
         partitions=1_000,
         idle_seconds=10,
@@ -29,6 +31,7 @@ MODES = {
     "quick": Mode(
         messages_of_100_bytes=50_000,
         messages_of_1_kilobyte=10_000,
+        rounds=1,
         starts=2,
         partitions=100,
         idle_seconds=1,
