@@ -108,8 +108,13 @@ class Fetch:
         future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
 
         def go_on() -> None:
-            if not future.done():
+            if future.done():
+                return
+            try:
                 follow(future, self._fetch(context, query, on_gone, render))
+            except Exception as bug:
+                # Whoever waits is told, or it would wait for ever.
+                future.set_exception(bug)
 
         self._cold_reads.run(partial(_load_indexes, unindexed), go_on)
         return future

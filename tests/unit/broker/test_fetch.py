@@ -448,3 +448,32 @@ def test_a_lost_index_is_built_away_from_the_loop(tmp_path: Path) -> None:
     for path in lost:
         path.unlink()
     run(scenario)
+
+
+def test_a_bug_after_an_index_was_loaded_reaches_the_caller(tmp_path: Path) -> None:
+    """A future that nobody ends would leave the client, and all its later requests, waiting."""
+
+    async def fill() -> None:
+        async with running(tmp_path) as node:
+            await node.partitions.create(TOPIC, TOPIC_ID, range(1), TopicConfig())
+            await write(node.partitions.get(TOPIC, 0), b"a")
+
+    def fail(answer: FetchAnswer) -> FetchAnswer:
+        answer.release()
+        raise ZeroDivisionError
+
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            await node.partitions.open(TOPIC, TOPIC_ID, range(1), TopicConfig())
+            assert node.partitions.get(TOPIC, 0).needs_index(0)
+            consumer = Consumer(node)
+            query = FetchQuery(
+                wanted=[wanted()], step=SESSIONLESS, wait_ms_max=0, bytes_min=1, bytes_max=1_000
+            )
+            answer = consumer.fetch.fetch(query, consumer.on_gone, fail)
+            assert isinstance(answer, asyncio.Future)
+            with pytest.raises(ZeroDivisionError):
+                await asyncio.wait_for(answer, 5)
+
+    run(fill)
+    run(scenario)
