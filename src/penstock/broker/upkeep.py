@@ -98,6 +98,9 @@ class Upkeep:
                 await replica.scrub(lambda: self._is_stopping)
             except Refused as refused:
                 logger.error("scrubbing %s: %s", replica.partition, refused)
+            except Exception:
+                # A bug must not end the scrub of all other partitions, nor go unseen.
+                logger.exception("scrubbing %s failed", replica.partition)
 
     def _replicas(self) -> list[Replica]:
         metadata = self._partitions.metadata
