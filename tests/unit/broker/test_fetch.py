@@ -452,11 +452,12 @@ def test_a_lost_index_is_built_away_from_the_loop(tmp_path: Path) -> None:
 
 def test_a_bug_after_an_index_was_loaded_reaches_the_caller(tmp_path: Path) -> None:
     """A future that nobody ends would leave the client, and all its later requests, waiting."""
+    config = TopicConfig(segment_bytes=500)
 
     async def fill() -> None:
         async with running(tmp_path) as node:
-            await node.partitions.create(TOPIC, TOPIC_ID, range(1), TopicConfig())
-            await write(node.partitions.get(TOPIC, 0), b"a")
+            await node.partitions.create(TOPIC, TOPIC_ID, range(1), config)
+            await write(node.partitions.get(TOPIC, 0), *(b"x" * 200 for _ in range(6)))
 
     def fail(answer: FetchAnswer) -> FetchAnswer:
         answer.release()
@@ -464,7 +465,7 @@ def test_a_bug_after_an_index_was_loaded_reaches_the_caller(tmp_path: Path) -> N
 
     async def scenario() -> None:
         async with running(tmp_path) as node:
-            await node.partitions.open(TOPIC, TOPIC_ID, range(1), TopicConfig())
+            await node.partitions.open(TOPIC, TOPIC_ID, range(1), config)
             assert node.partitions.get(TOPIC, 0).needs_index(0)
             consumer = Consumer(node)
             query = FetchQuery(
