@@ -450,7 +450,9 @@ def test_a_lost_index_is_built_away_from_the_loop(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_bug_after_an_index_was_loaded_reaches_the_caller(tmp_path: Path) -> None:
+def test_a_bug_after_an_index_was_loaded_reaches_the_caller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A future that nobody ends would leave the client, and all its later requests, waiting."""
     config = TopicConfig(segment_bytes=500)
 
@@ -459,8 +461,7 @@ def test_a_bug_after_an_index_was_loaded_reaches_the_caller(tmp_path: Path) -> N
             await node.partitions.create(TOPIC, TOPIC_ID, range(1), config)
             await write(node.partitions.get(TOPIC, 0), *(b"x" * 200 for _ in range(6)))
 
-    def fail(answer: FetchAnswer) -> FetchAnswer:
-        answer.release()
+    def fail(*_: object) -> None:
         raise ZeroDivisionError
 
     async def scenario() -> None:
@@ -468,10 +469,8 @@ def test_a_bug_after_an_index_was_loaded_reaches_the_caller(tmp_path: Path) -> N
             await node.partitions.open(TOPIC, TOPIC_ID, range(1), config)
             assert node.partitions.get(TOPIC, 0).needs_index(0)
             consumer = Consumer(node)
-            query = FetchQuery(
-                wanted=[wanted()], step=SESSIONLESS, wait_ms_max=0, bytes_min=1, bytes_max=1_000
-            )
-            answer = consumer.fetch.fetch(query, consumer.on_gone, fail)
+            monkeypatch.setattr(consumer.fetch, "read", fail)
+            answer = consumer.ask(wanted())
             assert isinstance(answer, asyncio.Future)
             with pytest.raises(ZeroDivisionError):
                 await asyncio.wait_for(answer, 5)
