@@ -63,6 +63,7 @@ async function consume(command) {
   await consumer.connect();
   await consumer.subscribe({ topics: [command.topic], fromBeginning: true });
   const found = [];
+  stage = "reading";
   await new Promise((resolve, reject) => {
     consumer.on(consumer.events.CRASH, ({ payload }) => reject(payload.error));
     consumer
@@ -76,6 +77,7 @@ async function consume(command) {
       .catch(reject);
     consumer.seek({ topic: command.topic, partition: command.partition, offset: String(command.offset) });
   });
+  stage = "disconnecting";
   await consumer.disconnect();
   return { messages: found };
 }
@@ -190,9 +192,22 @@ async function admin(command) {
 
 const COMMANDS = { produce, consume, group, admin };
 
+// Without a handle of its own, node ends silently and with success when a promise of kafkajs never
+// settles. An application always has one; and who ends without a result says how far it came.
+const NO_RESULT = 3;
+let stage = "starting";
+setInterval(() => {}, 1000);
+process.on("exit", (code) => {
+  if (code === 0 && stage !== "answered") {
+    console.error(`ended without a result while ${stage}`);
+    process.exitCode = NO_RESULT;
+  }
+});
+
 async function main() {
   const command = JSON.parse(fs.readFileSync(0, "utf8"));
   const result = await COMMANDS[command.command](command);
+  stage = "answered";
   process.stdout.write(JSON.stringify(result), () => process.exit(0));
 }
 
