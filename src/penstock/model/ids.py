@@ -30,6 +30,16 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+class PartitionId(NamedTuple):
+    """A partition by the id of its topic, which is never used again: the name of a Raft group."""
+
+    topic_id: TopicId
+    partition: PartitionIndex
+
+    def __str__(self) -> str:
+        return f"{self.topic_id.hex}-{self.partition}"
+
+
 class ReplicaId(NamedTuple):
     """Who votes and acknowledges: a node together with the data directory that remembers it.
 
