@@ -35,6 +35,9 @@ DELETE_HORIZON_BIT = 0x40
 
 SEQUENCE_MODULUS = 2**31
 
+# Raft's own entries end one offset before they begin, so that all arithmetic on offsets holds.
+OWN_OFFSET_DELTA = -1
+
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _AFTER_CRC = struct.Struct(">hiqqqhii")
 _CRC = struct.Struct(">I")
@@ -86,6 +89,16 @@ class BatchHeader(NamedTuple):
         return self.attributes & CONTROL_BIT != 0
 
     @property
+    def is_own(self) -> bool:
+        """Raft's own entry: it lies between offsets and holds none (see own_entries.py)."""
+        return self.last_offset_delta == OWN_OFFSET_DELTA
+
+    @property
+    def is_gap(self) -> bool:
+        """Offsets whose records compaction removed; what has a producer still says something."""
+        return self.record_count == 0 and self.last_offset_delta >= 0 and self.producer_id < 0
+
+    @property
     def is_transactional(self) -> bool:
         return self.attributes & TRANSACTIONAL_BIT != 0
 
@@ -119,11 +132,18 @@ def parse_header(buffer: bytes | bytearray | memoryview, position: int = 0) -> B
     if header[3] != MAGIC:
         raise CorruptBatch(f"the magic byte is {header[3]}, not {MAGIC}")
     if header[1] < _BODY_LENGTH_MIN or header[6] < 0 or header[12] < 0 or header[0] < 0:
+        _check_own(header)
+    return header
+
+
+def _check_own(header: BatchHeader) -> None:
+    """A header that can be no producer's: either it is of Raft's own entry, or of nothing."""
+    is_possible = header.batch_length >= _BODY_LENGTH_MIN and header.base_offset >= 0
+    if not is_possible or not header.is_own or not header.is_control or header.record_count != 0:
         raise CorruptBatch(
             f"impossible header: offset {header[0]}, length {header[1]}, last offset delta "
             f"{header[6]}, {header[12]} records"
         )
-    return header
 
 
 def crc_matches(buffer: bytes | bytearray | memoryview, position: int, header: BatchHeader) -> bool:
@@ -167,7 +187,7 @@ def check_batch(buffer: bytes | bytearray | memoryview, position: int = 0) -> Ba
         raise CorruptBatch(
             f"the batch takes {header.size} bytes, {len(buffer) - position} are left"
         )
-    if header[12] != header[6] + 1:
+    if header[12] != header[6] + 1 or header[12] == 0:
         raise CorruptBatch(
             f"{header.record_count} records don't fit a last offset delta of "
             f"{header.last_offset_delta}"

@@ -8,6 +8,7 @@ from penstock.storage.file_system import Bytes, SyncFailed
 from penstock.storage.layout import INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_path
 from penstock.storage.log_state import LogState
 from penstock.storage.offset_index import RELATIVE_OFFSET_MAX
+from penstock.storage.own_table import OwnTable, read_own
 from penstock.storage.segment import Segment
 
 
@@ -33,11 +34,19 @@ class _Write:
         self.parts: list[Bytes] = []
 
     def add(self, header: BatchHeader, part: Bytes) -> None:
-        if not self.headers and self.position == 0:
+        if self.first_timestamp < 0:
             self.first_timestamp = header.max_timestamp
         self.headers.append(header)
         self.parts.append(part)
         self.size += header.size
+
+
+def _with_own(own: OwnTable, batch: Bytes, header: BatchHeader) -> OwnTable:
+    assert header.is_own, "a term begins with an entry of its own"
+    entry = read_own(batch, header)
+    detail = own.misfit(entry)
+    assert not detail, detail
+    return own.plus(entry)
 
 
 class Appender:
@@ -60,7 +69,7 @@ class Appender:
         """Raises OSError with the log as it was, on disk and in memory."""
         with self._state.lock:
             self._cut_back(self._uncut)
-            writes = self._plan(batches)
+            writes, own = self._plan(batches)
             self._state.segments.active.prepare()
             try:
                 for write in writes:
@@ -71,7 +80,7 @@ class Appender:
                 with contextlib.suppress(OSError):
                     self._cut_back(self._uncut)
                 raise
-            self._publish(writes)
+            self._publish(writes, own)
 
     def sync(self) -> None:
         """Returns once everything that was appended is on disk; raises SyncFailed if it is not."""
@@ -100,17 +109,19 @@ class Appender:
         """Closes the active segment; the next batch begins a new one."""
         with self._state.lock:
             state = self._state
-            if state.segments.active.size == 0:
+            # Without an offset in it, the next segment would have the same name.
+            if not state.segments.active.has_offsets:
                 return
             self.sync()
             state.segments = state.segments.plus([state.new_segment(state.end_offset)])
             state.has_rolled = True
 
-    def truncate_to(self, segment: Segment, position: int, end_offset: int) -> None:
+    def truncate_to(self, segment: Segment, position: int, end_offset: int, own: OwnTable) -> None:
         """Cuts the log: `segment` ends at `position`, and those after it go."""
-        with self._state.lock:
-            state = self._state
+        state = self._state
+        with state.lock, state.cutting():
             gone = [later for later in state.segments if later.base_offset > segment.base_offset]
+            state.last_index = own.last_index(end_offset)
             state.end_offset = end_offset
             state.segments = state.segments.without(gone)
             # From the end, each for good before the next, so that a crash leaves no hole.
@@ -121,7 +132,14 @@ class Appender:
             if segment.is_on_disk:
                 self._mark_dirty(segment)
                 segment.file.truncate(position)
-            state.epochs.truncate_to(end_offset)
+                # They would lie about what is written in the place of what goes.
+                self._remove_indexes(segment)
+                self._has_new_names = True
+                # Or a crash could show the old bytes behind the new ones that come now.
+                self.sync()
+            # A reader that saw the old tail must not take the new table for it (see log_state.py).
+            state.segments = state.segments.without(())
+            state.own = own
 
     def remove(self, segment: Segment) -> None:
         """Takes the segment's files off the disk; its log must not list it any more."""
@@ -129,26 +147,41 @@ class Appender:
         segment.retire()
         if segment.is_on_disk:
             self._state.file_system.remove(segment.file.path)
+        self._remove_indexes(segment)
+
+    def _remove_indexes(self, segment: Segment) -> None:
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             with contextlib.suppress(FileNotFoundError):
                 self._state.file_system.remove(
                     segment_path(self._state.directory, segment.base_offset, suffix)
                 )
 
+    def start_over(self) -> None:
+        """All segments are gone, and with them whatever was left to do."""
+        self.close()
+        self._uncut = []
+        self._has_new_names = False
+
     def close(self) -> None:
         for segment in tuple(self._dirty):
             self.forget(segment)
 
-    def _plan(self, batches: Sequence[Bytes]) -> list[_Write]:
+    def _plan(self, batches: Sequence[Bytes]) -> tuple[list[_Write], OwnTable]:
+        """What to write where, and Raft's own entries as they will be then."""
         active = self._state.segments.active
         write = _Write(active, active.size, active.first_timestamp)
         writes = [write]
         expected = self._state.end_offset
+        own = self._state.own
+        term = own.last_term
         for batch in batches:
             header = parse_header(batch)
             assert header.base_offset == expected, "batches must be stamped and contiguous"
             assert header.size == len(batch), "a batch must be exactly its bytes"
-            if self._is_full_for(write, header):
+            if header.leader_epoch != term or header.last_offset_delta < 0:
+                own = _with_own(own, batch, header)
+                term = own.last_term
+            if self._is_full_for(write, header, expected):
                 write = _Write(
                     self._state.new_segment(expected), 0, header.max_timestamp, write.segment
                 )
@@ -156,11 +189,12 @@ class Appender:
             write.add(header, batch)
             expected = header.next_offset
         # The active segment may have no room for even the first.
-        return [write for write in writes if write.parts]
+        return [write for write in writes if write.parts], own
 
-    def _is_full_for(self, write: _Write, header: BatchHeader) -> bool:
+    def _is_full_for(self, write: _Write, header: BatchHeader, expected: int) -> bool:
         size = write.position + write.size
-        if size == 0:
+        # Without an offset in it, the next segment would have the same name.
+        if size == 0 or expected == write.segment.base_offset:
             return False
         config = self._state.config
         age_ms = header.max_timestamp - write.first_timestamp
@@ -203,8 +237,9 @@ class Appender:
         # A crash must not bring it back behind a segment that was cut.
         self._state.file_system.sync_directory(self._state.directory)
 
-    def _publish(self, writes: list[_Write]) -> None:
+    def _publish(self, writes: list[_Write], own: OwnTable) -> None:
         state = self._state
+        state.own = own
         for write in writes:
             self._publish_one(write)
         new = [write.segment for write in writes if write.closing is not None]
@@ -213,17 +248,13 @@ class Appender:
             state.has_rolled = True
         if writes:
             state.end_offset = writes[-1].segment.next_offset
+            state.last_index = own.last_index(state.end_offset)
 
     def _publish_one(self, write: _Write) -> None:
         state = self._state
         if write.position == 0:
             write.segment.created_ms = state.clock.now_ms()
         write.segment.is_on_disk = True
-        term = None
-        for header in write.headers:
-            if header.leader_epoch != term:
-                term = header.leader_epoch
-                state.epochs.note(term, header.base_offset)
         write.segment.add_all(write.headers)
         state.unsaved_bytes += write.size
         state.unsaved_batches += len(write.headers)

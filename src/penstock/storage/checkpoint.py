@@ -7,16 +7,18 @@ written. Everything it names lies on disk for good: what differs from it later i
 import json
 import struct
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from penstock.model.errors import StorageDamaged
+from penstock.records.own_entries import OwnKind
 from penstock.storage.checksummed import unwrap, wrap
 from penstock.storage.file_system import FileSystem
 from penstock.storage.layout import CHECKPOINT
+from penstock.storage.own_table import LogBase, OwnEntry, OwnTable
 from penstock.storage.segment import SegmentFacts
 
 _MAGIC = b"PNCP"
-_VERSION = 1
+_VERSION = 2
 _FACTS_LENGTH = struct.Struct(">I")
 
 
@@ -24,7 +26,9 @@ class Checkpoint(NamedTuple):
     start_offset: int = 0
     # In order; the last one may have grown since. The flush mark is the end of the last one.
     segments: tuple[SegmentFacts, ...] = ()
-    epochs: tuple[tuple[int, int], ...] = ()
+    # What lies before the first entry, and Raft's own entries up to the flush mark.
+    base: LogBase = LogBase()
+    own: tuple[OwnEntry, ...] = ()
     # Compaction has seen everything before this offset.
     cleaned_offset: int = 0
     # Only before this offset may records be missing between batches.
@@ -32,10 +36,20 @@ class Checkpoint(NamedTuple):
     # The owner's state, opaque here, after it has applied everything before `state_offset`.
     state: bytes = b""
     state_offset: int = 0
+    # Whether a repair took out what may have been acknowledged, and nobody has filled it in yet.
+    has_lost: bool = False
 
     @property
     def flushed_offset(self) -> int:
         return self.segments[-1].next_offset if self.segments else self.start_offset
+
+    @property
+    def flushed_base(self) -> int:
+        return self.segments[-1].base_offset if self.segments else self.start_offset
+
+    @property
+    def flushed_index(self) -> int:
+        return OwnTable(self.base, self.own).last_index(self.flushed_offset)
 
     def encode(self) -> bytes:
         facts = {
@@ -43,7 +57,9 @@ class Checkpoint(NamedTuple):
             "cleaned_offset": self.cleaned_offset,
             "sparse_below": self.sparse_below,
             "state_offset": self.state_offset,
-            "epochs": self.epochs,
+            "has_lost": self.has_lost,
+            "base": (*self.base[:3], self.base.membership.hex(), self.base.membership_index),
+            "own": [(*entry[:4], entry.payload.hex()) for entry in self.own],
             "segments": self.segments,
         }
         text = json.dumps(facts, separators=(",", ":")).encode()
@@ -61,12 +77,24 @@ def decode_checkpoint(path: Path, data: bytes) -> Checkpoint:
             cleaned_offset=facts["cleaned_offset"],
             sparse_below=facts["sparse_below"],
             state_offset=facts["state_offset"],
-            epochs=tuple((term, offset) for term, offset in facts["epochs"]),
+            has_lost=facts["has_lost"],
+            base=_base(facts["base"]),
+            own=tuple(_own_entry(entry) for entry in facts["own"]),
             segments=tuple(SegmentFacts(*segment) for segment in facts["segments"]),
             state=content[end:],
         )
     except (struct.error, ValueError, KeyError, TypeError) as error:
         raise StorageDamaged(str(path), 0, f"the content makes no sense: {error}") from None
+
+
+def _base(facts: list[Any]) -> LogBase:
+    offset, index, term, membership, membership_index = facts
+    return LogBase(offset, index, term, bytes.fromhex(membership), membership_index)
+
+
+def _own_entry(facts: list[Any]) -> OwnEntry:
+    index, term, offset, kind, payload = facts
+    return OwnEntry(index, term, offset, OwnKind(kind), bytes.fromhex(payload))
 
 
 def read_checkpoint(file_system: FileSystem, directory: Path) -> Checkpoint:

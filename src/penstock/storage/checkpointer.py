@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from penstock.model.limits import MIB
 from penstock.storage.appender import Appender
 from penstock.storage.checkpoint import Checkpoint
-from penstock.storage.epochs import EpochHistory
 from penstock.storage.file_system import SyncFailed
 from penstock.storage.layout import CHECKPOINT, DELETED_SUFFIX
 from penstock.storage.log_state import LogState
+from penstock.storage.own_table import OwnTable
 from penstock.storage.segment import Segment
 
 # What recovery may have to read again: so many bytes, or so many batches if they are small.
@@ -34,6 +34,10 @@ class Checkpointer:
             or state.unsaved_batches >= UNSAVED_BATCHES_MAX
         )
 
+    def start_over(self) -> None:
+        """Somebody else writes the checkpoint."""
+        self._saved = None
+
     def save(self) -> None:
         """Everything that the checkpoint names is made durable first, so its end is the mark."""
         state = self._state
@@ -53,25 +57,23 @@ class Checkpointer:
             path = self._state.directory / CHECKPOINT
             self._state.file_system.write_atomically(path, checkpoint.encode())
             self._saved = checkpoint
-        self._state.flushed_offset = checkpoint.flushed_offset
+        self._state.note_flushed(checkpoint)
 
-    def save_cut(self, segment: Segment, position: int, end_offset: int) -> None:
+    def save_cut(self, segment: Segment, position: int, end_offset: int, own: OwnTable) -> None:
         """Before a log is cut at `position` of `segment`: the checkpoint may not name what goes.
 
         Until the cut is done, what it will cut looks like what was written since the checkpoint.
         """
         state = self._state
         with state.lock:
-            if end_offset >= state.flushed_offset:
+            if own.last_index(end_offset) >= state.flushed_index:
                 return
             state.finish_swap()
             checkpoint = state.to_checkpoint()
             base = segment.base_offset
             kept = [facts for facts in checkpoint.segments if facts.base_offset < base]
             last = segment.facts_before(position, end_offset)
-            epochs = EpochHistory(checkpoint.epochs)
-            epochs.truncate_to(end_offset)
-            self._write(checkpoint._replace(segments=(*kept, last), epochs=epochs.entries))
+            self._write(checkpoint._replace(segments=(*kept, last), own=own.entries))
 
     def remove_segments(self, gone: Sequence[Segment]) -> None:
         """Takes segments off the front of the log and off the disk.
@@ -87,23 +89,30 @@ class Checkpointer:
             except OSError as error:
                 if error.errno != errno.ENOSPC or isinstance(error, SyncFailed):
                     raise
-                self._make_room(gone)
+                if not self._make_room(gone):
+                    raise
                 self.save()
             for segment in gone:
                 self._appender.remove(segment)
 
-    def _make_room(self, gone: Sequence[Segment]) -> None:
+    def _make_room(self, gone: Sequence[Segment]) -> bool:
         """On a full disk there is no room for the checkpoint that would let segments go.
 
-        So they are marked as deleted by their names, which takes no room, and emptied.
+        So they are marked as deleted by their names, which takes no room, and emptied. Only those
+        that the old checkpoint knows in full: what Raft's own entries in them say is in there too.
         """
         state = self._state
-        on_disk = [segment for segment in gone if segment.is_on_disk]
-        for segment in on_disk:
+        known = [
+            segment
+            for segment in gone
+            if segment.is_on_disk and segment.base_offset < state.flushed_base
+        ]
+        for segment in known:
             path = segment.file.path
             if not path.name.endswith(DELETED_SUFFIX):
                 segment.file.move(path.with_name(path.name + DELETED_SUFFIX))
         state.file_system.sync_directory(state.directory)
-        for segment in on_disk:
+        for segment in known:
             self._appender.forget(segment)
             segment.file.truncate(0)
+        return bool(known)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import takewhile
 
+from penstock.model.errors import StorageDamaged
 from penstock.storage.appender import Appender
 from penstock.storage.batch_filter import decode_raw
 from penstock.storage.compaction_swap import Swap, apply_swap, commit_swap
@@ -45,6 +46,7 @@ class Compactor:
         self._should_stop = should_stop
         self._producer_expiry_ms = producer_expiry_ms
         self._keys_max = keys_max
+        self._cuts = state.cuts
 
     def is_due(self, now_ms: int, end: int) -> bool:
         return bool(self._plan(now_ms, end)[1])
@@ -58,6 +60,11 @@ class Compactor:
             return self._pass(candidates, dirty, now_ms)
         except (FileGone, Abandoned):
             # Retention was faster, or the node stops: nothing has changed, a later pass will do.
+            return CompactionReport(cleaned_offset=self._state.cleaned_offset, is_done=False)
+        except StorageDamaged:
+            if not self._state.was_cut_since(self._cuts):
+                raise
+            # Own entries at the end of a closed segment were cut off while it was read.
             return CompactionReport(cleaned_offset=self._state.cleaned_offset, is_done=False)
 
     def _pass(
@@ -111,7 +118,8 @@ class Compactor:
         if not dirty:
             return False
         config = self._state.config
-        if now_ms - dirty[0].first_timestamp > config.max_compaction_lag_ms:
+        first = dirty[0].first_timestamp
+        if first >= 0 and now_ms - first > config.max_compaction_lag_ms:
             return True
         total = sum(segment.size for segment in candidates)
         share = sum(segment.size for segment in dirty) / max(1, total)
@@ -159,8 +167,9 @@ class Compactor:
         gone = [segment for group in groups for segment in group.old]
         new = [group.new for group in groups if group.new is not None]
         with state.lock:
-            if any(segment not in state.segments for segment in gone):
-                raise FileGone("a segment was removed while it was compacted")
+            is_gone = any(segment not in state.segments for segment in gone)
+            if is_gone or state.was_cut_since(self._cuts):
+                raise FileGone("a segment was cut or removed while it was compacted")
             self._appender.sync()
             state.finish_swap()
             segments = state.segments.replace(gone, new)
@@ -176,6 +185,7 @@ class Compactor:
                 checkpoint=checkpoint.encode(),
             )
             commit_swap(state.directory, state.file_system, swap)
+            state.note_flushed(checkpoint)
             # Whoever sees the new segments must know that they have gaps.
             state.sparse_below = sparse_below
             state.cleaned_offset = cleaned_offset

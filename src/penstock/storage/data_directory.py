@@ -1,26 +1,32 @@
 """What a node's data directory holds, who may use it, and in which format it is.
 
-penstock.json          the directory's format, its node, its cluster, how often it was started
+penstock.json          the directory's format and id, its node, its cluster and that one's first
+                       voters, how often it was started
 lock                   held while a node runs
+hard_states            terms and votes of all Raft groups
+peers.json             where other nodes were reached last
 metadata/              the log of the cluster's metadata
 topics/<topic id>/<partition>/    one log each
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from penstock.model.errors import StartRefused
-from penstock.model.ids import BrokerId, TopicId
+from penstock.model.ids import BrokerId, DirectoryId, ReplicaId, TopicId
 from penstock.storage.file_system import FileSystem, Lock
+from penstock.storage.hard_states import create_hard_states
 
-FORMAT = 1
+FORMAT = 2
 
 _FORMAT_FILE = "penstock.json"
 _LOCK_FILE = "lock"
+_HARD_STATES = "hard_states"
+_PEERS = "peers.json"
 _TOPICS = "topics"
 _METADATA = "metadata"
 _DELETED_SUFFIX = ".deleted"
@@ -35,25 +41,41 @@ def new_cluster_id() -> str:
     return urlsafe_b64encode(uuid4().bytes).rstrip(b"=").decode()
 
 
+def new_directory_id() -> DirectoryId:
+    """A random id: a node that comes back with an empty directory has another one."""
+    return DirectoryId(new_cluster_id())
+
+
+class _Identity(NamedTuple):
+    """What the format file holds."""
+
+    node: BrokerId
+    directory_id: DirectoryId
+    # Counts the starts of this node; durable before anybody sees it.
+    incarnation: int = 0
+    # None until the node belongs to a cluster.
+    cluster_id: str | None = None
+    # The first voters of the cluster's metadata.
+    founders: tuple[ReplicaId, ...] = ()
+
+    def write(self, path: Path, file_system: FileSystem) -> None:
+        data = json.dumps({"format": FORMAT, **self._asdict()}, indent=2).encode() + b"\n"
+        file_system.write_atomically(path / _FORMAT_FILE, data)
+
+
 class DataDirectory:
     """A node's directory, locked from `open` until `close`."""
 
     def __init__(
-        self,
-        path: Path,
-        *,
-        lock: Lock,
-        cluster_id: str,
-        incarnation: int,
-        file_system: FileSystem,
+        self, path: Path, *, lock: Lock, identity: _Identity, file_system: FileSystem
     ) -> None:
         self.path = path
-        self.cluster_id = cluster_id
-        # Counts the starts of this node; durable before anybody sees it.
-        self.incarnation = incarnation
         self.metadata_directory = path / _METADATA
+        self.hard_states_path = path / _HARD_STATES
+        self.peers_path = path / _PEERS
         self._topics = path / _TOPICS
         self._lock = lock
+        self._identity = identity
         self._file_system = file_system
 
     @classmethod
@@ -63,21 +85,15 @@ class DataDirectory:
         *,
         node: BrokerId,
         file_system: FileSystem,
-        make_cluster_id: Callable[[], str] = new_cluster_id,
+        make_directory_id: Callable[[], DirectoryId] = new_directory_id,
     ) -> "DataDirectory":
         """Makes it if missing and locks it; raises StartRefused with one sentence if it can't."""
         with _refusals(path):
             _make(path, file_system)
             lock = _lock(path, file_system)
             try:
-                identity = _start(path, node, file_system, make_cluster_id)
-                directory = cls(
-                    path,
-                    lock=lock,
-                    cluster_id=identity["cluster_id"],
-                    incarnation=identity["incarnation"],
-                    file_system=file_system,
-                )
+                identity = _start(path, node, file_system, make_directory_id)
+                directory = cls(path, lock=lock, identity=identity, file_system=file_system)
                 directory._remove_leftovers()
             except BaseException:
                 lock.release()
@@ -91,13 +107,34 @@ class DataDirectory:
             identity = _read_identity(path, file_system)
             if identity is None:
                 raise StartRefused(f"{path} is not the data directory of a Penstock node.")
-            return cls(
-                path,
-                lock=_lock(path, file_system),
-                cluster_id=identity["cluster_id"],
-                incarnation=identity["incarnation"],
-                file_system=file_system,
-            )
+            lock = _lock(path, file_system)
+            return cls(path, lock=lock, identity=identity, file_system=file_system)
+
+    @property
+    def directory_id(self) -> DirectoryId:
+        return self._identity.directory_id
+
+    @property
+    def incarnation(self) -> int:
+        """Counts the starts of this node."""
+        return self._identity.incarnation
+
+    @property
+    def cluster_id(self) -> str | None:
+        """None until the node belongs to a cluster."""
+        return self._identity.cluster_id
+
+    @property
+    def founders(self) -> tuple[ReplicaId, ...]:
+        """The first voters of the cluster's metadata."""
+        return self._identity.founders
+
+    def set_cluster(self, cluster_id: str, founders: Sequence[ReplicaId]) -> None:
+        """From now on, and durably, the node belongs to this cluster and can join no other."""
+        joined = self._identity._replace(cluster_id=cluster_id, founders=tuple(founders))
+        assert self.cluster_id is None or self._identity == joined, "a cluster is for life"
+        joined.write(self.path, self._file_system)
+        self._identity = joined
 
     def log_directories(self) -> list[Path]:
         """Where a log lies: the metadata's and every partition's."""
@@ -128,6 +165,16 @@ class DataDirectory:
         self._file_system.sync_directory(self._topics)
         self._file_system.remove_tree(doomed)
 
+    def remove_partition(self, topic_id: TopicId, partition: int) -> None:
+        """As `remove_topic`, for one replica: it moved away. The topic's directory stays."""
+        path = self.partition_directory(topic_id, partition)
+        if not self._file_system.exists(path):
+            return
+        doomed = path.with_name(f"{partition}{_DELETED_SUFFIX}")
+        self._file_system.rename(path, doomed)
+        self._file_system.sync_directory(path.parent)
+        self._file_system.remove_tree(doomed)
+
     def close(self) -> None:
         self._lock.release()
 
@@ -135,6 +182,11 @@ class DataDirectory:
         for name in self._file_system.names(self._topics):
             if name.endswith(_DELETED_SUFFIX):
                 self._file_system.remove_tree(self._topics / name)
+        for topic_id in self.list_topic_directories():
+            topic = self._topics / topic_id.hex
+            for name in self._file_system.names(topic):
+                if name.endswith(_DELETED_SUFFIX):
+                    self._file_system.remove_tree(topic / name)
 
 
 def _is_topic_name(name: str) -> bool:
@@ -176,20 +228,29 @@ def _lock(path: Path, file_system: FileSystem) -> Lock:
 
 
 def _start(
-    path: Path, node: BrokerId, file_system: FileSystem, make_cluster_id: Callable[[], str]
-) -> dict[str, Any]:
+    path: Path,
+    node: BrokerId,
+    file_system: FileSystem,
+    make_directory_id: Callable[[], DirectoryId],
+) -> _Identity:
     """The directory's identity, with this start counted and written down."""
     identity = _read_identity(path, file_system)
     if identity is None:
         _refuse_foreign_content(path, file_system)
-        identity = {"node": node, "cluster_id": make_cluster_id(), "incarnation": 0}
-    if identity["node"] != node:
+        # Before the identity, so that its absence later is a loss and not a crash.
+        create_hard_states(path / _HARD_STATES, file_system=file_system)
+        identity = _Identity(node, make_directory_id())
+    if identity.node != node:
         raise StartRefused(
-            f"The data directory {path} belongs to node {identity['node']}, not to node {node}."
+            f"The data directory {path} belongs to node {identity.node}, not to node {node}."
         )
-    identity = {"format": FORMAT, **identity, "incarnation": identity["incarnation"] + 1}
-    data = json.dumps(identity, indent=2).encode() + b"\n"
-    file_system.write_atomically(path / _FORMAT_FILE, data)
+    if not file_system.exists(path / _HARD_STATES):
+        raise StartRefused(
+            f"The data directory {path} lacks its file {_HARD_STATES}, without which the node "
+            "could vote twice; restore that file or start with an empty directory."
+        )
+    identity = identity._replace(incarnation=identity.incarnation + 1)
+    identity.write(path, file_system)
     return identity
 
 
@@ -202,25 +263,43 @@ def _refuse_foreign_content(path: Path, file_system: FileSystem) -> None:
         )
 
 
-def _read_identity(path: Path, file_system: FileSystem) -> dict[str, Any] | None:
+def _read_identity(path: Path, file_system: FileSystem) -> _Identity | None:
     file = path / _FORMAT_FILE
     if not file_system.exists(file):
         return None
     try:
-        identity = json.loads(file_system.read(file))
-        number = int(identity["format"])
-        kept = {
-            "node": int(identity["node"]),
-            "cluster_id": str(identity["cluster_id"]),
-            "incarnation": int(identity["incarnation"]),
-        }
+        facts = json.loads(file_system.read(file))
+        number = int(facts["format"])
+        _check_format(path, number)
+        return _parse_identity(facts)
     except (ValueError, KeyError, TypeError):
         raise StartRefused(
             f"The file {file} is damaged, so the data directory can't be trusted."
         ) from None
+
+
+def _check_format(path: Path, number: int) -> None:
     if number > FORMAT:
         raise StartRefused(
             f"The data directory {path} has format {number}, which is newer than format {FORMAT} "
             "that this version of Penstock knows."
         )
-    return kept
+    if number < FORMAT:
+        raise StartRefused(
+            f"The data directory {path} has format {number}, which a preview of Penstock wrote "
+            f"and which can't be turned into format {FORMAT}; use another directory."
+        )
+
+
+def _parse_identity(facts: dict[str, Any]) -> _Identity:
+    cluster_id = facts["cluster_id"]
+    return _Identity(
+        node=BrokerId(int(facts["node"])),
+        directory_id=DirectoryId(str(facts["directory_id"])),
+        incarnation=int(facts["incarnation"]),
+        cluster_id=None if cluster_id is None else str(cluster_id),
+        founders=tuple(
+            ReplicaId(BrokerId(int(node)), DirectoryId(str(directory)))
+            for node, directory in facts["founders"]
+        ),
+    )

@@ -5,6 +5,7 @@
 00000000000000004711.timeindex   how late the records before them are (can be lost)
 checkpoint                       what is known to be safe (see checkpoint.py)
 compaction                       a finished compaction that is being swapped in
+reset                            an empty log that takes the place of this one
 *.cleaned *.deleted *.tmp        left behind by a crash; recovery finishes or removes them
 """
 
@@ -12,6 +13,7 @@ from pathlib import Path
 
 CHECKPOINT = "checkpoint"
 COMPACTION = "compaction"
+RESET = "reset"
 
 SEGMENT_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"

@@ -1,5 +1,8 @@
 """One partition's log on disk: the face of this package.
 
+It is a Raft log too: a client's batch is one entry and covers as many indices as it has offsets,
+and Raft's own entries cover one index and no offset (see own_table.py). Clients never see those.
+
 One thread at a time appends, syncs and checkpoints. `read`, and everything else that only looks,
 may run beside it, as may compaction and scrubbing, which take the lock only to change the list of
 segments. What `append` wrote is visible to readers at once and safe after `sync`.
@@ -8,21 +11,28 @@ segments. What `append` wrote is visible to readers at once and safe after `sync
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from penstock.model.clock import Clock
+from penstock.model.errors import StorageDamaged
 from penstock.model.file_ranges import FileRange
-from penstock.model.ids import Offset, Term
+from penstock.model.ids import LogIndex, Offset, Term
 from penstock.model.topic_config import TopicConfig
 from penstock.records.batch import BatchHeader
+from penstock.records.own_entries import build_gaps
 from penstock.storage.appender import Appender
 from penstock.storage.checkpoint import Checkpoint
 from penstock.storage.checkpointer import Checkpointer
-from penstock.storage.continuity import ANY_TERM
+from penstock.storage.epochs import end_offset_for
 from penstock.storage.file_system import Bytes, FileSystem
 from penstock.storage.layout import CHECKPOINT
+from penstock.storage.log_entries import LogEntry as LogEntry
+from penstock.storage.log_entries import entry_start, read_entries
 from penstock.storage.log_state import LogState
 from penstock.storage.open_files import FileGone, OpenFiles
+from penstock.storage.own_table import EntriesGone as EntriesGone
+from penstock.storage.own_table import LogBase as LogBase
+from penstock.storage.own_table import OwnEntry as OwnEntry
 from penstock.storage.recovery import (
     check_unused,
     has_deleted_marks,
@@ -34,10 +44,14 @@ from penstock.storage.scrub import scrub
 from penstock.storage.segment import Segment
 from penstock.storage.segment_list import SegmentList
 from penstock.storage.time_lookup import TimedOffset, first_at_or_after, latest
+from penstock.storage.truncation import find_cut
 
 if TYPE_CHECKING:
     from penstock.storage.compaction import CompactionReport, Compactor
 
+_Found = TypeVar("_Found")
+
+NEW_LOG = LogBase()
 _WARM_BYTES = 1024 * 1024
 PRODUCER_EXPIRY_MS = 24 * 3600 * 1000
 
@@ -64,6 +78,7 @@ class Log:
         file_system: FileSystem,
         open_files: OpenFiles,
         clock: Clock,
+        base: LogBase = NEW_LOG,
     ) -> "Log":
         """An empty log; its directory and checkpoint are on disk when this returns."""
         parents = file_system.make_directory(directory)
@@ -75,7 +90,7 @@ class Log:
             file_system=file_system,
             open_files=open_files,
             clock=clock,
-            checkpoint=Checkpoint(),
+            checkpoint=Checkpoint(start_offset=base.offset, state_offset=base.offset, base=base),
         )
         file_system.write_atomically(directory / CHECKPOINT, state.to_checkpoint().encode())
         # It may have been made, but not synced, by an attempt that a crash cut short.
@@ -93,12 +108,10 @@ class Log:
         open_files: OpenFiles,
         clock: Clock,
         on_batch: Callable[[BatchHeader], None],
-        term_max: int = ANY_TERM,
     ) -> "Log":
         """The log as it was; `on_batch` sees every batch from the checkpoint's state on.
 
-        A torn end is cut off; damage raises StorageDamaged with its file and position. No batch
-        can be from a later term than the node's own, `term_max`.
+        A torn end is cut off; damage raises StorageDamaged with its file and position.
         """
         log = cls(
             recover(
@@ -108,7 +121,6 @@ class Log:
                 open_files=open_files,
                 clock=clock,
                 on_batch=on_batch,
-                term_max=term_max,
             )
         )
         if has_deleted_marks(directory, file_system):
@@ -144,7 +156,9 @@ class Log:
 
     @property
     def epochs(self) -> list[tuple[Term, Offset]]:
-        return [(Term(term), Offset(start)) for term, start in self._state.epochs.entries]
+        """Terms in order, each with its first offset (OffsetForLeaderEpoch, KIP-101)."""
+        found = self._state.own.epochs(self._state.start_offset)
+        return [(Term(term), Offset(start)) for term, start in found]
 
     @property
     def state(self) -> bytes:
@@ -156,12 +170,88 @@ class Log:
         return Offset(self._state.state_offset)
 
     def end_offset_for_epoch(self, term: int) -> tuple[Term, Offset]:
-        return self._state.epochs.end_offset_for(term, self._state.end_offset)
+        return end_offset_for(self.epochs, term, self.end_offset)
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether a repair took out what this replica may have acknowledged."""
+        return self._state.has_lost
+
+    # What Raft sees
+
+    @property
+    def base(self) -> LogBase:
+        """What lies before the first entry that is kept."""
+        return self._state.own.base
+
+    @property
+    def first_index(self) -> LogIndex:
+        """Of the first entry that is kept; one more than `last_index` when there is none.
+
+        Whole segments go, so its offset may be lower than `start_offset`.
+        """
+        return LogIndex(self._state.own.base.index + 1)
+
+    @property
+    def last_index(self) -> LogIndex:
+        return LogIndex(self._state.last_index)
+
+    @property
+    def last_term(self) -> Term:
+        return Term(self._state.own.last_term)
+
+    @property
+    def own_entries(self) -> tuple[OwnEntry, ...]:
+        return self._state.own.entries
+
+    def term_at(self, index: LogIndex) -> Term:
+        """For every index from `first_index - 1` to the last; EntriesGone before that."""
+        assert index <= self._state.last_index
+        return Term(self._state.own.term_at(index))
+
+    def offset_after(self, index: LogIndex) -> Offset:
+        """The offset of the next record after everything up to and with `index`."""
+        assert index <= self._state.last_index
+        return Offset(self._state.own.offset_after(index))
+
+    def index_before(self, offset: Offset) -> LogIndex:
+        """The smallest index after which `offset` is the next; at least that before the log."""
+        assert offset <= self._state.end_offset
+        return LogIndex(self._state.own.index_before(offset))
+
+    def memberships(self) -> list[tuple[int, bytes]]:
+        """That before the log, then all in it: index and encoded membership."""
+        return self._state.own.memberships()
+
+    def entries(self, low: LogIndex, high: LogIndex, bytes_max: int) -> list[LogEntry]:
+        """The entries in [low, high) without holes; at least one, then as many as fit.
+
+        A gap that `low` falls into is cut; a client's batch is never asked for from its middle.
+        Raises EntriesGone if `low` lies before the log.
+        """
+        assert low < high <= self.last_index + 1
+        own, sparse_below = self._state.own, self._state.sparse_below
+        found = self._looking(
+            lambda segments: read_entries(segments, own, low, high, bytes_max, sparse_below)
+        )
+        # What retention removed meanwhile looks like a gap, and is none.
+        self._state.own.check_kept(low)
+        return found
+
+    def entry_start(self, index: LogIndex) -> LogIndex:
+        """The first index of the batch that covers `index`; in a gap `index`: it may be cut."""
+        assert index <= self.last_index
+        own = self._state.own
+        own.check_kept(index)
+        return self._looking(lambda segments: LogIndex(entry_start(segments, own, index)))
 
     # Writing
 
     def append(self, batches: Sequence[Bytes]) -> None:
-        """Writes stamped, contiguous batches; raises OSError with the log as it was."""
+        """Writes stamped, contiguous batches; raises OSError with the log as it was.
+
+        Clients' batches, gaps, and Raft's own entries; a term begins with its NEW_TERM entry.
+        """
         self._appender.append(batches)
 
     def sync(self) -> None:
@@ -172,7 +262,10 @@ class Log:
         return self._checkpointer.is_due
 
     def checkpoint(self, *, state: bytes, state_offset: Offset, flushed_offset: Offset) -> None:
-        """Syncs, then notes durably what is safe, and the owner's state up to `state_offset`."""
+        """Syncs, then notes durably what is safe, and the owner's state up to `state_offset`.
+
+        The state covers only what is committed: a cut never goes below it.
+        """
         with self._state.lock:
             assert state_offset <= self._state.end_offset
             assert flushed_offset <= self._state.end_offset
@@ -184,19 +277,19 @@ class Log:
         """Closes an active segment that is older than `segment_ms`, so that it can be cleaned."""
         with self._state.lock:
             active = self._state.segments.active
-            if active.size == 0 or now_ms - active.created_ms < self._state.config.segment_ms:
+            if not self._is_roll_due(active, now_ms):
                 return False
             self._appender.roll()
             return True
 
+    def _is_roll_due(self, active: Segment, now_ms: int) -> bool:
+        return active.has_offsets and now_ms - active.created_ms >= self._state.config.segment_ms
+
     def upkeep_due(self, now_ms: int, end: Offset) -> bool:
         """Whether `roll_if_due` or `apply_retention` would do something; cheap, for any thread."""
-        state = self._state
-        segments = state.segments
-        active = segments.active
-        if active.size > 0 and now_ms - active.created_ms >= state.config.segment_ms:
+        if self._is_roll_due(self._state.segments.active, now_ms):
             return True
-        return bool(expired(list(segments), state.config, now_ms=now_ms, end_offset=end))
+        return self.retention_offset(now_ms, end) > self._state.start_offset
 
     def compaction_due(self, now_ms: int, end: Offset) -> bool:
         """Whether `compact` would do something; cheap, for any thread."""
@@ -204,47 +297,85 @@ class Log:
             return False
         return self._compactor(lambda: False, PRODUCER_EXPIRY_MS).is_due(now_ms, end)
 
-    def truncate_to(self, offset: Offset) -> None:
-        """Cuts off everything from `offset` on; a batch that holds it goes as a whole."""
+    def truncate_to_index(self, index: LogIndex) -> None:
+        """Cuts off all entries from `index` on; a gap that holds it is shortened."""
         state = self._state
         with state.lock:
-            assert state.start_offset <= offset
-            if offset >= state.end_offset:
+            if index > state.last_index:
                 return
-            segment = state.segments.from_offset(offset)[0]
-            position = segment.find(offset)
-            end_offset = self._boundary(segment, position, offset)
-            state.cleaned_offset = min(state.cleaned_offset, end_offset)
-            if state.state_offset > end_offset:
-                # The owner's state knows batches that go; it is rebuilt from the log.
-                state.state, state.state_offset = b"", state.start_offset
-            self._checkpointer.save_cut(segment, position, end_offset)
-            self._appender.truncate_to(segment, position, end_offset)
+            assert index > state.own.base.index
+            end_offset = state.own.offset_after(index - 1)
+            assert state.start_offset <= end_offset
+            assert state.state_offset <= end_offset, "what is committed is never cut"
+            cut = find_cut(state, index)
+            own = state.own.before(index)
+            state.cleaned_offset = min(state.cleaned_offset, cut.end_offset)
+            self._checkpointer.save_cut(*cut, own)
+            self._appender.truncate_to(*cut, own)
+            if cut.end_offset < end_offset:
+                self._append_gap(cut.end_offset, end_offset)
 
-    def _boundary(self, segment: Segment, position: int, offset: int) -> int:
-        if position >= segment.size:
-            return offset
-        _, header = next(segment.headers(position))
-        return min(offset, header.base_offset)
+    def _append_gap(self, offset: int, end: int) -> None:
+        term = self._state.own.last_term
+        self._appender.append(build_gaps(offset=offset, span=end - offset, term=term))
+
+    def reset(self, base: LogBase, *, state: bytes) -> None:
+        """The log is empty and begins at `base`, durably; a crash leaves it so, or as it was.
+
+        `state` is the owner's, as of `base.offset`. Raises SyncFailed if that was decided but
+        could not be done: then it is done when the log is opened next.
+        """
+        # Imported here to keep it out of the way of the start.
+        from penstock.storage.log_reset import reset_log
+
+        reset_log(self._state, self._appender, self._checkpointer, base, state)
+
+    def mark_refilled(self) -> None:
+        """What a repair took out is there again, durably."""
+        with self._state.lock:
+            self._state.has_lost = False
+            self._checkpointer.save()
 
     # Reading
 
     def read(self, offset: Offset, bytes_max: int, end: Offset) -> FileRange | None:
         """Whole batches of one segment from the one that holds `offset`, none past `end`.
 
-        At least one batch, even if it is larger than `bytes_max`; None if there is none.
+        At least one batch, even if it is larger than `bytes_max`; None if there is none. Raft's
+        own entries are never among them.
         """
+        if offset >= end:
+            return None
         while True:
-            segments = self._state.segments
+            segments, cuts = self._state.segments, self._state.cuts
             try:
-                return self._read(segments, offset, bytes_max, end)
-            except FileGone:
-                self._check_replaced(segments)
+                found = self._read(segments, offset, bytes_max, end)
+            except (FileGone, StorageDamaged) as error:
+                self._check_replaced(error, segments, cuts)
+                continue
+            if self._state.segments is segments:
+                return found
+            # A cut may have removed an own entry from the table while we looked for its place.
+            if found is not None:
+                found.release()
 
-    def _check_replaced(self, segments: SegmentList) -> None:
-        """A segment was removed or replaced after we took the list: fine if there is a new one."""
-        if self._state.segments is segments:
-            raise FileGone(f"the log {self.directory} is closed")
+    def _looking(self, look: Callable[[SegmentList], _Found]) -> _Found:
+        """What `look` finds in the segments, again if one was removed or replaced meanwhile."""
+        while True:
+            segments, cuts = self._state.segments, self._state.cuts
+            try:
+                return look(segments)
+            except (FileGone, StorageDamaged) as error:
+                self._check_replaced(error, segments, cuts)
+
+    def _check_replaced(self, error: Exception, segments: SegmentList, cuts: int) -> None:
+        """Raises what was met, unless it shows that the log was changed under our eyes."""
+        if isinstance(error, FileGone):
+            # A segment was removed or replaced after we took the list: fine if there is a new one.
+            if self._state.segments is segments:
+                raise FileGone(f"the log {self.directory} is closed") from None
+        elif not self._state.was_cut_since(cuts):
+            raise error
 
     def _read(
         self, segments: SegmentList, offset: int, bytes_max: int, end: int
@@ -252,7 +383,10 @@ class Log:
         for segment in segments.from_offset(offset):
             if segment.base_offset >= end:
                 return None
-            found = segment.range_of(offset, bytes_max, end)
+            # First the tail, then the table: so it knows of all own entries in the segment.
+            tail = segment.tail
+            next_own = self._state.own.next_offset
+            found = segment.range_of(offset, bytes_max, end, tail, next_own)
             if found is not None:
                 return FileRange(segment.file, *found)
         return None
@@ -283,14 +417,14 @@ class Log:
         """The header of each batch that holds an offset in [start, end)."""
         offset: int = start
         while True:
-            segments = self._state.segments
+            segments, cuts = self._state.segments, self._state.cuts
             try:
                 for header in self._headers(segments, offset, end):
                     offset = header.next_offset
                     yield header
                 return
-            except FileGone:
-                self._check_replaced(segments)
+            except (FileGone, StorageDamaged) as error:
+                self._check_replaced(error, segments, cuts)
 
     def _headers(self, segments: SegmentList, start: int, end: int) -> Iterator[BatchHeader]:
         for segment in segments.from_offset(start):
@@ -301,30 +435,25 @@ class Log:
             for _, header in segment.headers(segment.find(start)):
                 if header.base_offset >= end:
                     return
-                yield header
+                if not header.is_own:
+                    yield header
 
     def offset_for_timestamp(self, timestamp_ms: int, end: Offset) -> TimedOffset | None:
         """The first record below `end` that is not earlier: its offset, timestamp and term."""
-        while True:
-            segments = self._state.segments
-            try:
-                return first_at_or_after(segments, timestamp_ms, self._state.start_offset, end)
-            except FileGone:
-                self._check_replaced(segments)
+        start = self._state.start_offset
+        return self._looking(lambda segments: first_at_or_after(segments, timestamp_ms, start, end))
 
     def offset_of_max_timestamp(self, end: Offset) -> TimedOffset | None:
         """The first of the records below `end` that have the latest timestamp."""
-        while True:
-            segments = self._state.segments
-            try:
-                return latest(segments, self._state.start_offset, end)
-            except FileGone:
-                self._check_replaced(segments)
+        return self._looking(lambda segments: latest(segments, self._state.start_offset, end))
 
     # Upkeep
 
     def delete_before(self, offset: Offset) -> None:
-        """The log begins at `offset`, durably; segments that lie wholly before it go."""
+        """The log begins at `offset`, durably; segments that lie wholly before it go.
+
+        Everything before `offset` must be committed.
+        """
         state = self._state
         with state.lock:
             assert offset <= state.end_offset
@@ -333,18 +462,24 @@ class Log:
             if offset == state.end_offset:
                 self._appender.roll()
             state.start_offset = offset
-            state.epochs.delete_before(offset)
             gone = [segment for segment in state.segments.closed if segment.next_offset <= offset]
+            if gone:
+                kept = state.segments.without(gone).first
+                state.own = state.own.moved_to(min(offset, kept.base_offset))
             self._checkpointer.remove_segments(gone)
 
     def apply_retention(self, now_ms: int, end: Offset) -> Offset:
         """Removes segments that are too old or too much; returns where the log begins now."""
         state = self._state
         with state.lock:
-            gone = expired(list(state.segments), state.config, now_ms=now_ms, end_offset=end)
-            if gone:
-                self.delete_before(Offset(gone[-1].next_offset))
+            self.delete_before(self.retention_offset(now_ms, end))
             return Offset(state.start_offset)
+
+    def retention_offset(self, now_ms: int, end: Offset) -> Offset:
+        """Where the log would begin if its retention were applied; cheap, for any thread."""
+        state = self._state
+        gone = expired(list(state.segments), state.config, now_ms=now_ms, end_offset=end)
+        return Offset(max([state.start_offset, *(segment.next_offset for segment in gone[-1:])]))
 
     def compact(
         self,

@@ -1,20 +1,23 @@
 """What all parts of one partition's log share.
 
-Writers hold `lock`; readers hold nothing. They take `segments` or `end_offset` once and work with
-that: both are replaced, never changed, and the end is published last.
+Writers hold `lock`; readers hold nothing. They take `segments`, `own` or `end_offset` once and work
+with that: all are replaced, never changed. An append publishes Raft's own entries first and the
+end last; a cut the other way round. So whoever looks at a segment's tail and then at `own` knows of
+every own entry in it, unless `segments` was replaced meanwhile.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
 
 from penstock.model.clock import Clock
 from penstock.model.topic_config import TopicConfig
 from penstock.storage.checkpoint import Checkpoint
-from penstock.storage.epochs import EpochHistory
 from penstock.storage.file_system import FileSystem
 from penstock.storage.layout import segment_path
 from penstock.storage.open_files import OpenFiles
+from penstock.storage.own_table import OwnTable
 from penstock.storage.segment import Segment, SegmentFacts
 from penstock.storage.segment_indexes import SegmentIndexes
 from penstock.storage.segment_list import SegmentList
@@ -25,14 +28,18 @@ class LogState:
         "cleaned_offset",
         "clock",
         "config",
+        "cuts",
         "directory",
         "end_offset",
-        "epochs",
         "file_system",
-        "flushed_offset",
+        "flushed_base",
+        "flushed_index",
+        "has_lost",
         "has_rolled",
+        "last_index",
         "lock",
         "open_files",
+        "own",
         "segments",
         "sparse_below",
         "start_offset",
@@ -59,15 +66,21 @@ class LogState:
         self.open_files = open_files
         self.clock = clock
         self.lock = RLock()
+        # Counts the begins and ends of cuts: who reads beside one may see what makes no sense.
+        self.cuts = 0
+        self.restore(checkpoint)
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Everything as the checkpoint says."""
         self.start_offset = checkpoint.start_offset
         self.cleaned_offset = checkpoint.cleaned_offset
         self.sparse_below = checkpoint.sparse_below
-        self.epochs = EpochHistory(checkpoint.epochs)
+        self.has_lost = checkpoint.has_lost
+        self.own = OwnTable(checkpoint.base, checkpoint.own)
         # The owner's state as the last checkpoint holds it.
         self.state = checkpoint.state
         self.state_offset = checkpoint.state_offset
-        # Everything before this is on disk for good, and the checkpoint says so.
-        self.flushed_offset = checkpoint.flushed_offset
+        self.note_flushed(checkpoint)
         # What was written since the last checkpoint, and so would be read again after a crash.
         self.unsaved_bytes = 0
         self.unsaved_batches = 0
@@ -77,6 +90,13 @@ class LogState:
         known = [self.known_segment(facts) for facts in checkpoint.segments]
         self.segments = SegmentList(known or [self.new_segment(checkpoint.start_offset)])
         self.end_offset = self.segments.active.next_offset
+        self.last_index = self.own.last_index(self.end_offset)
+
+    def note_flushed(self, checkpoint: Checkpoint) -> None:
+        """This checkpoint is on disk, or will be there before anything else is."""
+        # Everything up to this index is on disk for good, and the last segment of the checkpoint.
+        self.flushed_index = checkpoint.flushed_index
+        self.flushed_base = checkpoint.flushed_base
 
     def new_segment(self, base_offset: int) -> Segment:
         """An empty segment, in memory only: its file is made with its first batch."""
@@ -102,6 +122,20 @@ class LogState:
             is_on_disk=facts.size > 0,
         )
 
+    @contextmanager
+    def cutting(self) -> Iterator[None]:
+        """While entries are cut off; with the lock held."""
+        self.cuts += 1
+        try:
+            yield
+        finally:
+            self.cuts += 1
+
+    def was_cut_since(self, cuts: int) -> bool:
+        """Whether what was seen since `cuts` may be half of a cut; waits until one is done."""
+        with self.lock:
+            return self.cuts != cuts
+
     def finish_swap(self) -> None:
         if self.unfinished_swap is not None:
             self.unfinished_swap()
@@ -111,9 +145,11 @@ class LogState:
         return Checkpoint(
             start_offset=self.start_offset,
             segments=tuple(segment.facts for segment in self.segments),
-            epochs=self.epochs.entries,
+            base=self.own.base,
+            own=self.own.entries,
             cleaned_offset=self.cleaned_offset,
             sparse_below=self.sparse_below,
             state=self.state,
             state_offset=self.state_offset,
+            has_lost=self.has_lost,
         )

@@ -39,11 +39,11 @@ class OffsetIndex:
         self.offsets.append(offset - self.base_offset)
 
     def floor(self, offset: int) -> tuple[int, int]:
-        """The last entry at or before `offset`: its offset and position; else the base offset."""
+        """The last entry at or before `offset`: its offset and position; else -1 and the begin."""
         entry = bisect_right(self.offsets, offset - self.base_offset) - 1
         if entry < 0:
             # Compaction may have removed the base offset itself, so nothing is promised for it.
-            return self.base_offset - 1, 0
+            return -1, 0
         return self.base_offset + self.offsets[entry], self.positions[entry]
 
     def boundary_at_or_before(self, position: int) -> int:

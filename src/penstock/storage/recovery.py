@@ -11,7 +11,7 @@ from pathlib import Path
 from penstock.model.clock import Clock
 from penstock.model.errors import StorageDamaged
 from penstock.model.topic_config import TopicConfig
-from penstock.records.batch import BatchHeader
+from penstock.records.batch import BatchHeader, CorruptBatch
 from penstock.storage.batch_reader import BadBatch, read_batches
 from penstock.storage.batch_search import find_valid_batch
 from penstock.storage.checkpoint import Checkpoint, read_checkpoint
@@ -22,6 +22,7 @@ from penstock.storage.layout import (
     COMPACTION,
     DELETED_SUFFIX,
     INDEX_SUFFIX,
+    RESET,
     SEGMENT_SUFFIX,
     TIME_INDEX_SUFFIX,
     base_offsets,
@@ -29,6 +30,7 @@ from penstock.storage.layout import (
 )
 from penstock.storage.log_state import LogState
 from penstock.storage.open_files import OpenFiles
+from penstock.storage.own_table import OwnTable, read_own
 from penstock.storage.segment import Segment, SegmentFacts
 
 OnBatch = Callable[[BatchHeader], None]
@@ -44,9 +46,13 @@ def recover(
     open_files: OpenFiles,
     clock: Clock,
     on_batch: OnBatch,
-    term_max: int,
 ) -> LogState:
     """The log as it may be used; raises StorageDamaged, naming file and position, if it may not."""
+    if file_system.exists(directory / RESET):
+        # Imported here because hardly any start needs it.
+        from penstock.storage.log_reset import finish_reset
+
+        finish_reset(directory, file_system)
     if file_system.exists(directory / COMPACTION):
         # Imported here because hardly any start needs it.
         from penstock.storage.compaction_swap import finish_swap
@@ -67,7 +73,7 @@ def recover(
         checkpoint=checkpoint,
     )
     younger = [base for base in found if base > _last_base(checkpoint)]
-    _Recovery(state, on_batch, term_max).run(younger)
+    _Recovery(state, on_batch).run(younger)
     return state
 
 
@@ -81,8 +87,13 @@ def _without_deleted(checkpoint: Checkpoint, deleted: list[int]) -> Checkpoint:
     if len(kept) == len(checkpoint.segments):
         return checkpoint
     assert kept, "the active segment is never deleted"
-    start_offset = max(checkpoint.start_offset, kept[0].base_offset)
-    return checkpoint._replace(segments=tuple(kept), start_offset=start_offset)
+    own = OwnTable(checkpoint.base, checkpoint.own).moved_to(kept[0].base_offset)
+    return checkpoint._replace(
+        segments=tuple(kept),
+        start_offset=max(checkpoint.start_offset, kept[0].base_offset),
+        base=own.base,
+        own=own.entries,
+    )
 
 
 def _remove_leftovers(
@@ -148,10 +159,9 @@ def _check_listed(
 class _Recovery:
     """Walks what the owner's state has not seen, then what the checkpoint has not seen."""
 
-    def __init__(self, state: LogState, on_batch: OnBatch, term_max: int) -> None:
+    def __init__(self, state: LogState, on_batch: OnBatch) -> None:
         self._state = state
         self._on_batch = on_batch
-        self._term_max = term_max
 
     def run(self, later: list[int]) -> None:
         self._replay()
@@ -166,6 +176,7 @@ class _Recovery:
         # A lost index of the active segment is rebuilt here, not under the first reader.
         self._state.segments.active.prepare()
         self._state.end_offset = self._state.segments.active.next_offset
+        self._state.last_index = self._state.own.last_index(self._state.end_offset)
 
     def _file_size(self, base: int) -> int:
         path = segment_path(self._state.directory, base)
@@ -180,6 +191,7 @@ class _Recovery:
 
     def _replay(self) -> None:
         """Shows the owner the batches between its state and the flush mark: headers alone."""
+        own = self._state.own
         offset = self._state.state_offset
         for segment in self._state.segments.from_offset(offset):
             if segment.next_offset <= offset or segment.size == 0:
@@ -188,11 +200,18 @@ class _Recovery:
             expected: int | None = None
             for position, header in segment.headers(segment.find(offset)):
                 follows = header.base_offset if expected is None else expected
-                detail = misfit(header, follows, self._state.sparse_below, end=segment.next_offset)
+                detail = misfit(
+                    header,
+                    follows,
+                    self._state.sparse_below,
+                    end=segment.next_offset,
+                    term=own.term_of(header.base_offset),
+                )
                 if detail:
                     raise StorageDamaged(str(segment.file.path), position, detail)
                 expected = header.next_offset
-                self._on_batch(header)
+                if not header.is_own:
+                    self._on_batch(header)
 
     def _add_segment(self, base: int, size: int, *, has_later: bool) -> None:
         """A segment that is younger than the checkpoint."""
@@ -215,25 +234,39 @@ class _Recovery:
             return
         segment.is_on_disk = True
         try:
-            for position, header, _ in read_batches(segment.file, segment.size, end):
-                self._take(segment, position, header)
+            for position, header, batch in read_batches(segment.file, segment.size, end):
+                self._take(segment, position, header, batch)
         except BadBatch as bad:
             self._judge(segment, bad, end, has_later=has_later)
             segment.file.truncate(bad.position)
         # What is served from now on must not be lost by the next crash.
         segment.file.sync()
 
-    def _take(self, segment: Segment, position: int, header: BatchHeader) -> None:
+    def _take(
+        self, segment: Segment, position: int, header: BatchHeader, batch: memoryview
+    ) -> None:
         state = self._state
         expected = segment.next_offset
-        detail = misfit(header, expected, state.sparse_below, term_max=self._term_max)
+        detail = misfit(header, expected, state.sparse_below, term=state.own.last_term)
         if detail:
             raise BadBatch(position, detail)
+        if header.is_own:
+            self._take_own(position, header, batch)
+        else:
+            self._on_batch(header)
         segment.add(header)
-        state.epochs.note(header.leader_epoch, header.base_offset)
         state.unsaved_bytes += header.size
         state.unsaved_batches += 1
-        self._on_batch(header)
+
+    def _take_own(self, position: int, header: BatchHeader, batch: memoryview) -> None:
+        try:
+            entry = read_own(batch, header)
+        except CorruptBatch as error:
+            raise BadBatch(position, str(error)) from None
+        detail = self._state.own.misfit(entry)
+        if detail:
+            raise BadBatch(position, detail)
+        self._state.own = self._state.own.plus(entry)
 
     def _judge(self, segment: Segment, bad: BadBatch, end: int, *, has_later: bool) -> None:
         """Raises StorageDamaged unless nothing valid lies behind the bad batch."""

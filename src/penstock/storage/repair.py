@@ -2,7 +2,8 @@
 
 `check` names all damage. `cut` ends the log before the first damage and puts everything after it
 aside; `excise` takes out only what is bad and leaves a gap in the offsets. Both keep the bytes
-that they take out, in files that end in `.cut`, and leave a log that opens.
+that they take out, in files that end in `.cut`, and leave a log that opens. What went may have been
+acknowledged, so the log is marked: its replica must be filled by others before it votes.
 """
 
 from dataclasses import dataclass, replace
@@ -11,15 +12,19 @@ from pathlib import Path
 from penstock.model.errors import StorageDamaged
 from penstock.storage.checkpoint import Checkpoint, read_checkpoint
 from penstock.storage.compaction_swap import finish_swap
-from penstock.storage.epochs import EpochHistory
 from penstock.storage.file_system import FileSystem, RealFileSystem
 from penstock.storage.layout import (
     CHECKPOINT,
+    COMPACTION,
     INDEX_SUFFIX,
+    RESET,
     TIME_INDEX_SUFFIX,
     base_offsets,
     segment_path,
 )
+from penstock.storage.log_reset import finish_reset
+from penstock.storage.own_chain import OwnChain, guess_base
+from penstock.storage.own_table import OwnEntry, OwnTable
 from penstock.storage.segment import SegmentFacts
 from penstock.storage.segment_scan import Hole, SegmentScan, scan_segment
 
@@ -51,11 +56,28 @@ class Inspection:
         self.scans: list[SegmentScan] = []
         # Files with the names of segments that have no place in the log.
         self.strays: list[Path] = []
-        if file_system.is_directory(directory):
-            self._scan_all()
+        found = self._found() if file_system.is_directory(directory) else []
+        self.chain = self._make_chain(found)
+        self._scan_all(found)
+
+    def _found(self) -> list[int]:
+        found = base_offsets(self.file_system.names(self.directory))
+        # What lies before the first listed segment was deleted; a start removes it.
+        first = min((facts.base_offset for facts in self._listed()), default=0)
+        return [base for base in found if base >= first]
+
+    def _make_chain(self, found: list[int]) -> OwnChain:
+        checkpoint = self.checkpoint
+        if checkpoint is not None:
+            return OwnChain(OwnTable(checkpoint.base, checkpoint.own), checkpoint.flushed_index)
+        paths = [(base, segment_path(self.directory, base)) for base in found]
+        base = guess_base(self.file_system, paths)
+        return OwnChain(OwnTable(base), base.index)
 
     def _read_checkpoint(self) -> Checkpoint | None:
         try:
+            if self.file_system.exists(self.directory / RESET):
+                finish_reset(self.directory, self.file_system)
             finish_swap(self.directory, self.file_system)
             return read_checkpoint(self.file_system, self.directory)
         except StorageDamaged as damage:
@@ -65,11 +87,8 @@ class Inspection:
     def _note(self, path: Path | str, position: int, detail: str) -> None:
         self.damages.append(Damage(path=str(path), position=position, detail=detail))
 
-    def _scan_all(self) -> None:
+    def _scan_all(self, found: list[int]) -> None:
         listed = {facts.base_offset: facts for facts in self._listed()}
-        found = base_offsets(self.file_system.names(self.directory))
-        # What lies before the first listed segment was deleted; a start removes it.
-        found = [base for base in found if base >= min(listed, default=0)]
         wanted = {base for base, facts in listed.items() if facts.size > 0}
         is_gap = False
         for base in sorted({*found, *wanted}):
@@ -105,7 +124,9 @@ class Inspection:
     ) -> None:
         # Without its checkpoint nobody knows where compaction has been.
         sparse_below = self.checkpoint.sparse_below if self.checkpoint else 2**63
-        scan = scan_segment(self.file_system, path, base, sparse_below=sparse_below)
+        scan = scan_segment(
+            self.file_system, path, base, sparse_below=sparse_below, chain=self.chain
+        )
         expected = self.scans[-1].facts.next_offset if self.scans else base
         if facts is None and base != expected and expected >= sparse_below and not is_gap:
             self._note(path, 0, f"offset {expected} should come next, the segment begins at {base}")
@@ -162,14 +183,17 @@ class _Repair:
         kept, rest = self._split()
         lost = sum(scan.size for scan in rest)
         facts = [scan.facts for scan in kept]
+        seen = kept[-1].own_seen if kept else frozenset()
         cutting = kept[-1] if kept and kept[-1].holes else None
         if cutting is not None:
             assert cutting.facts_before_hole is not None
             facts[-1] = cutting.facts_before_hole
+            seen = cutting.own_seen_before_hole
             start = cutting.holes[0].start
             lost += cutting.size - start
             self._copy_aside(cutting.path, start, cutting.size)
-        self._write_checkpoint(facts, kept, sparse_below=0)
+        own = self._found.chain.kept_before(facts[-1].next_offset, seen) if facts else []
+        self._write_checkpoint(facts, own, sparse_below=0)
         # From the end, so that an interrupted repair leaves no hole and can be repeated.
         for scan in reversed(rest):
             self._disk.rename(scan.path, self._aside(scan.path))
@@ -198,32 +222,31 @@ class _Repair:
                 self._rewrite(scan.path, scan.holes, scan.size)
         scans = self._found.scans
         end = scans[-1].facts.next_offset if scans else 0
-        self._write_checkpoint([scan.facts for scan in scans], scans, sparse_below=end)
+        own = self._found.chain.kept_up_to(end)
+        self._write_checkpoint([scan.facts for scan in scans], own, sparse_below=end)
         self._finish()
         return self._report(lost)
 
     def _write_checkpoint(
-        self, facts: list[SegmentFacts], scans: list[SegmentScan], *, sparse_below: int
+        self, facts: list[SegmentFacts], own: list[OwnEntry], *, sparse_below: int
     ) -> None:
         old = self._found.checkpoint
         before = old or Checkpoint(sparse_below=facts[-1].next_offset if facts else 0)
         start = max(before.start_offset, facts[0].base_offset if facts else 0)
         end = facts[-1].next_offset if facts else start
-        epochs = EpochHistory(before.epochs)
-        epochs.truncate_to(end)
-        for scan in scans:
-            for term, offset in scan.epochs:
-                if offset < end:
-                    epochs.note(term, offset)
+        base_offset = min(start, facts[0].base_offset) if facts else start
+        table = self._found.chain.table.moved_to(base_offset)
         keeps_state = before.state_offset <= end
         checkpoint = before._replace(
             start_offset=min(start, end),
             segments=tuple(facts) or (SegmentFacts(end, end),),
-            epochs=epochs.entries,
+            base=table.base,
+            own=tuple(entry for entry in own if entry.index > table.base.index),
             cleaned_offset=min(before.cleaned_offset, end),
             sparse_below=max(before.sparse_below, sparse_below),
             state=before.state if keeps_state else b"",
             state_offset=before.state_offset if keeps_state else min(start, end),
+            has_lost=True,
         )
         self._disk.write_atomically(self._directory / CHECKPOINT, checkpoint.encode())
 
@@ -275,6 +298,10 @@ class _Repair:
         """Indexes know positions that may be gone; a start rebuilds them."""
         for path in self._found.strays:
             self._disk.rename(path, self._aside(path))
+        # If they were whole, what they decide has been done already.
+        for path in (self._directory / COMPACTION, self._directory / RESET):
+            if self._disk.exists(path):
+                self._disk.rename(path, self._aside(path))
         for name in self._disk.names(self._directory):
             if name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX)):
                 self._disk.remove(self._directory / name)

@@ -1,6 +1,6 @@
 """One append-only file of batches, and what is known about it without reading it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -96,6 +96,11 @@ class Segment:
         return self.tail.size
 
     @property
+    def has_offsets(self) -> bool:
+        """Whether a client's record was ever in it: Raft's own entries take no offsets."""
+        return self.tail.next_offset > self.base_offset
+
+    @property
     def facts(self) -> SegmentFacts:
         return SegmentFacts(
             base_offset=self.base_offset,
@@ -122,15 +127,16 @@ class Segment:
         """Batches were written at the end: now readers may see them."""
         indexes, recent = self.prepare(), self._recent
         next_offset, position = self.tail
-        if position == 0:
+        if self.first_timestamp < 0:
             self.first_timestamp = headers[0].max_timestamp
         due = indexes.end_position + self._index_interval
         for header in headers:
             offset, timestamp = header.base_offset, header.max_timestamp
             if position >= due:
                 indexes.note(header, position, self.max_timestamp, self._index_interval)
-                due = position + self._index_interval
-            recent[offset] = position
+                due = indexes.end_position + self._index_interval
+            if header.last_offset_delta >= 0:
+                recent[offset] = position
             if timestamp > self.max_timestamp and header.record_count > 0:
                 self.max_timestamp = timestamp
                 self.max_timestamp_offset = offset
@@ -160,12 +166,13 @@ class Segment:
             for _, header in self.headers(0, position):
                 if header.record_count > 0 and header.max_timestamp > max_timestamp:
                     max_timestamp, max_offset = header.max_timestamp, header.base_offset
+        has_offsets = next_offset > self.base_offset
         return self.facts._replace(
             next_offset=next_offset,
             size=position,
             max_timestamp=max_timestamp,
             max_timestamp_offset=max_offset,
-            first_timestamp=self.first_timestamp if position > 0 else NO_TIMESTAMP,
+            first_timestamp=self.first_timestamp if has_offsets else NO_TIMESTAMP,
         )
 
     def save_indexes(self, *, is_active: bool) -> None:
@@ -186,27 +193,69 @@ class Segment:
 
     # What readers do
 
-    def range_of(self, offset: int, bytes_max: int, end: int) -> tuple[int, int] | None:
+    def range_of(
+        self, offset: int, bytes_max: int, end: int, tail: Tail, next_own: Callable[[int], int]
+    ) -> tuple[int, int] | None:
         """Position and length of whole batches: from the one that holds `offset`, none past `end`.
 
-        At least one batch, even if it is larger than `bytes_max`; None if there is none.
+        At least one batch, even if it is larger than `bytes_max`; None if there is none. No own
+        entry of Raft is among them: `next_own` gives the offset of the next behind an offset.
         """
-        next_offset, size = self.tail
-        if offset >= next_offset:
+        if offset >= tail.next_offset:
             return None
-        start = self._find(offset, size)
-        limit = size if end >= next_offset else self._find(end, size)
+        start = self._find(offset, tail.size)
+        own = next_own(offset)
+        if own <= end:
+            limit = self._limit_at_own(own, start, bytes_max, end, tail, next_own)
+        else:
+            limit = self._limit(end, tail)
         if limit <= start:
             return None
         if limit - start > bytes_max:
             limit = self._cut_to(start, bytes_max, limit)
         return start, limit - start
 
+    def _limit(self, end: int, tail: Tail) -> int:
+        if end >= tail.next_offset:
+            return tail.size
+        # An own entry behind `end` may lie in a gap, before the next client's batch.
+        return self._find(end, tail.size, passes_own=False)
+
+    def _limit_at_own(
+        self,
+        own: int,
+        start: int,
+        bytes_max: int,
+        end: int,
+        tail: Tail,
+        next_own: Callable[[int], int],
+    ) -> int:
+        """Where the first own entry behind `start` lies, or an earlier end that is far enough."""
+        while own <= min(end, tail.next_offset):
+            limit = self._before_own(own, start + bytes_max, tail.size)
+            if limit > start:
+                return limit
+            # It lies before `start`, in a gap that begins with the offset that was asked for.
+            own = next_own(own)
+        return self._limit(end, tail)
+
+    def _before_own(self, own: int, enough: int, size: int) -> int:
+        found = self.offset_index().floor(own - 1)[1]
+        if found > enough:
+            return found
+        for position, header in self.headers(found, size):
+            if header.base_offset >= own:
+                return position
+        return size
+
     def find(self, offset: int) -> int:
-        """The position of the first batch that reaches `offset` or begins after it."""
+        """The position of the first batch that reaches `offset` or begins after it.
+
+        Never that of Raft's own entry.
+        """
         return self._find(offset, self.tail.size)
 
-    def _find(self, offset: int, size: int) -> int:
+    def _find(self, offset: int, size: int, *, passes_own: bool = True) -> int:
         recent = self._recent.get(offset)
         if recent is not None:
             return recent
@@ -214,7 +263,7 @@ class Segment:
         if found_offset == offset:
             return found
         for position, header in self.headers(found, size):
-            if header.last_offset >= offset:
+            if header.last_offset >= offset and not (passes_own and header.is_own):
                 return position
         return size
 

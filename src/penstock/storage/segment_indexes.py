@@ -31,8 +31,11 @@ class SegmentIndexes(NamedTuple):
     def note(
         self, header: BatchHeader, position: int, timestamp_before: int, interval: int
     ) -> None:
-        """A batch lies at `position`; remembered only if enough bytes lie before it."""
-        if position - self.end_position >= interval:
+        """A batch lies at `position`; remembered only if enough bytes lie before it.
+
+        Never Raft's own entry: where its offset is looked up, the client's batch is meant.
+        """
+        if position - self.end_position >= interval and not header.is_own:
             # Readers go by the offsets, so that column grows last.
             self.times.append(timestamp_before)
             self.offsets.append(header.base_offset, position)

@@ -30,6 +30,10 @@ class SegmentList:
         return self._segments
 
     @property
+    def first(self) -> Segment:
+        return self._segments[0]
+
+    @property
     def active(self) -> Segment:
         return self._segments[-1]
 

@@ -31,6 +31,8 @@ def first_at_or_after(
                 break
             if header.last_offset < start or header.max_timestamp < timestamp_ms:
                 continue
+            if header.record_count == 0:
+                continue
             for record in _records(segment, position, header):
                 if start <= record.offset < end and record.timestamp_ms >= timestamp_ms:
                     return _found(record, header)

@@ -8,13 +8,16 @@ from penstock.model.ids import Offset
 from penstock.model.topic_config import TopicConfig
 from penstock.records.batch import BatchHeader, build_batch, decode_records, parse_header
 from penstock.records.compression import Codec
+from penstock.records.own_entries import OwnKind, build_own
 from penstock.records.record import Record
 from penstock.storage.file_system import FileSystem
-from penstock.storage.log import Log
+from penstock.storage.log import Log, LogBase
 from penstock.storage.open_files import OpenFiles
 
 DIRECTORY = Path("/data/topics/t/0")
 START_MS = 1_700_000_000_000
+# As if a snapshot had been installed, so that batches of term 1 can follow at once.
+BASE = LogBase(term=1)
 
 
 class ManualClock:
@@ -57,8 +60,8 @@ class Bench:
             "clock": self.clock,
         }
 
-    def create(self) -> Log:
-        return Log.create(self.directory, **self.parts())
+    def create(self, base: LogBase = BASE) -> Log:
+        return Log.create(self.directory, base=base, **self.parts())
 
     def open(self, on_batch: Callable[[BatchHeader], None] = ignore_batch) -> Log:
         return Log.open(self.directory, on_batch=on_batch, **self.parts())
@@ -92,8 +95,17 @@ def batch(
     )
 
 
+def own(log: Log, kind: OwnKind, payload: bytes = b"", *, term: int | None = None) -> bytes:
+    """The own entry of Raft that comes next."""
+    term = log.last_term if term is None else term
+    offset = log.end_offset
+    return build_own(kind, index=log.last_index + 1, term=term, offset=offset, payload=payload)
+
+
 def fill(log: Log, count: int, *, value_bytes: int = 20, term: int = 1) -> None:
     """Appends so many batches of one record each, synced one by one."""
+    if term != log.last_term:
+        log.append([own(log, OwnKind.NEW_TERM, term=term)])
     for _ in range(count):
         offset = log.end_offset
         log.append([batch(offset, record(b"%d" % offset + bytes(value_bytes)), term=term)])

@@ -1,5 +1,6 @@
 """A reader beside the writer, retention and compaction, in real threads on a real disk."""
 
+import contextlib
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -7,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from penstock.model.ids import Offset
+from penstock.model.ids import LogIndex, Offset
 from penstock.model.topic_config import TopicConfig
-from penstock.records.batch import check_batch, decode_records
+from penstock.records.batch import crc_matches, decode_records, parse_header
+from penstock.records.own_entries import OwnKind
 from penstock.storage.file_system import RealFileSystem
-from penstock.storage.log import Log
-from tests.unit.storage.logs import START_MS, Bench, batch, checkpoint, record
+from penstock.storage.log import EntriesGone, Log
+from tests.unit.storage.logs import START_MS, Bench, batch, checkpoint, own, record
 
 BATCHES = 700
 
@@ -49,7 +51,7 @@ class Crew:
         except BaseException as error:
             self._errors.append(error)
         finally:
-            self.is_done = self.is_done or work == self.write
+            self.is_done = self.is_done or work in (self.write, self.elect)
 
     def write(self) -> None:
         for number in range(BATCHES):
@@ -60,6 +62,47 @@ class Crew:
             if self.log.checkpoint_due():
                 checkpoint(self.log)
         self.is_done = True
+
+    def elect(self) -> None:
+        """Writes uncommitted entries, cuts them off, and commits others in their place."""
+        log = self.log
+        for number in range(BATCHES // 4):
+            begin = log.last_index + 1
+            for _ in range(1 + number % 3):
+                log.append([own(log, OwnKind.NEW_TERM, term=log.last_term + 1)])
+                log.append([batch(log.end_offset, record(b"lost", b"key"), term=log.last_term)])
+            log.append([own(log, OwnKind.MEMBERSHIP)])
+            log.truncate_to_index(LogIndex(begin + number % 2))
+            log.append([own(log, OwnKind.NEW_TERM, term=log.last_term + 1)])
+            for _ in range(3):
+                offset = log.end_offset
+                one = record(b"%d" % offset, b"key %d" % (number % 10))
+                log.append([batch(offset, one, term=log.last_term)])
+            log.sync()
+            self.safe_end = log.end_offset
+            if log.checkpoint_due():
+                checkpoint(log)
+        self.is_done = True
+
+    def follow(self) -> None:
+        """What a leader does for a follower: reads what is committed, by index."""
+        log, index = self.log, 0
+        while not self.is_done:
+            low = log.first_index
+            end = log.index_before(Offset(max(self.safe_end, log.base.offset)))
+            if low <= end:
+                with contextlib.suppress(EntriesGone):
+                    index = self._follow_once(low, end)
+        assert index > 0
+
+    def _follow_once(self, low: int, end: int) -> int:
+        index = low
+        while index <= end:
+            for entry in self.log.entries(LogIndex(index), LogIndex(end + 1), 5000):
+                assert entry.first_index == index
+                assert entry.term == self.log.term_at(LogIndex(index))
+                index = entry.index + 1
+        return index
 
     def read(self) -> None:
         offset = 0
@@ -74,8 +117,9 @@ class Crew:
         data = memoryview(found.read())
         found.release()
         while len(data):
-            header = check_batch(data) if data[60] else None
-            assert header is not None
+            header = parse_header(data)
+            assert not header.is_own
+            assert crc_matches(data, 0, header)
             assert header.next_offset <= end
             for one in decode_records(data):
                 assert one.value == b"%d" % one.offset
@@ -133,6 +177,15 @@ def test_readers_live_with_compaction_and_scrubbing(crew: Crew) -> None:
         min_cleanable_dirty_ratio=0.1,
     )
     crew.run(crew.write, crew.read, crew.compact, crew.scrub)
+
+
+def test_clients_never_see_an_entry_of_raft_while_it_cuts_its_log(crew: Crew) -> None:
+    crew.log.config = TopicConfig(segment_bytes=2000, index_interval_bytes=300)
+    crew.run(crew.elect, crew.read, crew.read, crew.follow, crew.scrub)
+
+
+def test_elections_beside_retention_and_compaction(crew: Crew) -> None:
+    crew.run(crew.elect, crew.read, crew.follow, crew.retain, crew.compact, crew.scrub)
 
 
 def test_everything_at_once(crew: Crew) -> None:

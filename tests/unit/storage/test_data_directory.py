@@ -11,12 +11,13 @@ from uuid import UUID
 import pytest
 
 from penstock.model.errors import StartRefused
-from penstock.model.ids import BrokerId, TopicId
+from penstock.model.ids import BrokerId, DirectoryId, ReplicaId, TopicId
 from penstock.storage.data_directory import DataDirectory, new_cluster_id
 from penstock.storage.file_system import RealFileSystem
 from tests.unit.storage.fault_file_system import FaultFileSystem, PowerLoss
 
 NODE = BrokerId(0)
+OTHER = DirectoryId("other")
 TOPIC = TopicId(UUID("12345678123456781234567812345678"))
 
 
@@ -38,12 +39,48 @@ def test_a_missing_directory_is_made_and_keeps_its_identity(tmp_path: Path) -> N
     path = tmp_path / "a" / "b"
     first = open_directory(path)
     assert first.incarnation == 1
-    assert len(first.cluster_id) == 22
+    assert len(first.directory_id) == 22
+    assert (first.cluster_id, first.founders) == (None, ())
     first.close()
     second = open_directory(path)
-    assert (second.cluster_id, second.incarnation) == (first.cluster_id, 2)
+    assert (second.directory_id, second.incarnation) == (first.directory_id, 2)
     assert second.metadata_directory == path / "metadata"
+    assert second.hard_states_path == path / "hard_states"
     second.close()
+
+
+def test_a_cluster_is_joined_once_and_for_good(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path)
+    founders = [ReplicaId(BrokerId(0), directory.directory_id), ReplicaId(BrokerId(1), OTHER)]
+    directory.set_cluster("a cluster", founders)
+    directory.set_cluster("a cluster", founders)
+    with pytest.raises(AssertionError, match="for life"):
+        directory.set_cluster("another", founders)
+    directory.close()
+    again = open_directory(tmp_path)
+    assert (again.cluster_id, again.founders) == ("a cluster", tuple(founders))
+    assert again.incarnation == 2
+    again.close()
+
+
+def test_directories_of_one_node_differ(tmp_path: Path) -> None:
+    first, second = open_directory(tmp_path / "a"), open_directory(tmp_path / "b")
+    assert first.directory_id != second.directory_id
+    first.close()
+    second.close()
+
+
+def test_lost_votes_are_refused(tmp_path: Path) -> None:
+    open_directory(tmp_path).close()
+    (tmp_path / "hard_states").unlink()
+    assert "vote twice" in refusal(tmp_path)
+
+
+def test_the_format_of_a_preview_is_refused(tmp_path: Path) -> None:
+    open_directory(tmp_path).close()
+    old = {"format": 1, "node": 0, "cluster_id": "x", "incarnation": 1}
+    (tmp_path / "penstock.json").write_text(json.dumps(old))
+    assert "a preview of Penstock wrote" in refusal(tmp_path)
 
 
 def test_cluster_ids_differ() -> None:
@@ -83,7 +120,7 @@ def test_another_node_is_refused(tmp_path: Path) -> None:
     assert "belongs to node 3, not to node 4" in refusal(tmp_path, 4)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", "{]", '{"format": 1, "node": 0}'])
+@pytest.mark.parametrize("text", ["", "[]", "{}", "{]", '{"format": 2, "node": 0}'])
 def test_a_damaged_identity_is_refused(tmp_path: Path, text: str) -> None:
     open_directory(tmp_path).close()
     (tmp_path / "penstock.json").write_text(text)
@@ -147,6 +184,20 @@ def test_topics_are_listed_and_removed(tmp_path: Path) -> None:
     assert directory.list_topic_directories() == []
     assert list((tmp_path / "topics").iterdir()) == []
     directory.close()
+
+
+def test_one_replica_can_be_removed(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path)
+    for partition in (1, 2):
+        directory.partition_directory(TOPIC, partition).mkdir(parents=True)
+    directory.remove_partition(TOPIC, 1)
+    directory.remove_partition(TOPIC, 1)
+    assert directory.log_directories()[1:] == [directory.partition_directory(TOPIC, 2)]
+    left = directory.partition_directory(TOPIC, 2).with_name("7.deleted")
+    left.mkdir()
+    directory.close()
+    open_directory(tmp_path).close()
+    assert not left.exists()
 
 
 def test_what_a_crash_left_of_a_removal_is_removed_at_the_start(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.model.errors import StorageDamaged
-from penstock.model.ids import Offset
+from penstock.model.ids import LogIndex, Offset
 from penstock.model.topic_config import TopicConfig
 from penstock.records.batch import parse_header
 from penstock.storage.file_system import SyncFailed
@@ -169,7 +169,7 @@ def test_epochs_follow_the_terms_of_batches() -> None:
     assert log.end_offset_for_epoch(8) == (-1, -1)
     log.delete_before(Offset(4))
     assert log.epochs == [(4, 4), (7, 5)]
-    log.truncate_to(Offset(5))
+    log.truncate_to_index(LogIndex(log.last_index - 1))
     assert log.epochs == [(4, 4)]
 
 
@@ -212,22 +212,30 @@ def test_truncate_cuts_the_tail(cut: int, with_checkpoint: bool) -> None:
     log = bench.create()
     fill(log, 60)
     if with_checkpoint:
-        checkpoint(log, b"state")
-    log.truncate_to(Offset(cut))
-    assert log.end_offset == cut
+        log.checkpoint(state=b"none", state_offset=Offset(0), flushed_offset=log.end_offset)
+    log.truncate_to_index(LogIndex(cut + 1))
+    assert (log.end_offset, log.last_index) == (cut, cut)
     assert offsets(read_all(log)) == list(range(cut))
     fill(log, 5)
     reopened = Bench(bench.disk.after_power_loss(1), SMALL).open()
     assert offsets(read_all(reopened)) == list(range(cut + 5))
-    if with_checkpoint:
-        assert reopened.state_offset == 0
 
 
-def test_truncate_inside_a_batch_takes_the_batch() -> None:
+def test_what_is_past_the_end_can_be_cut_and_what_is_committed_cant() -> None:
+    log = Bench(FaultFileSystem()).create()
+    fill(log, 4)
+    log.truncate_to_index(LogIndex(5))
+    assert log.end_offset == 4
+    log.checkpoint(state=b"three", state_offset=Offset(3), flushed_offset=Offset(4))
+    with pytest.raises(AssertionError, match="committed"):
+        log.truncate_to_index(LogIndex(3))
+
+
+def test_a_batch_is_never_cut_in_two() -> None:
     log = Bench(FaultFileSystem()).create()
     log.append([batch(0, *[record()] * 4), batch(4, *[record()] * 4)])
-    log.truncate_to(Offset(6))
-    assert log.end_offset == 4
+    with pytest.raises(AssertionError, match="cut in two"):
+        log.truncate_to_index(LogIndex(7))
 
 
 @pytest.mark.parametrize("start", [1, 20, 59, 60])

@@ -3,13 +3,14 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.model.ids import Offset
+from penstock.model.ids import LogIndex, Offset
 from penstock.model.topic_config import TimestampType, TopicConfig
 from penstock.records.batch import build_batch, parse_header, seal, stamp
+from penstock.records.own_entries import OwnKind
 from penstock.records.record import Record
 from penstock.storage.log import Log
 from tests.unit.storage.fault_file_system import FaultFileSystem
-from tests.unit.storage.logs import Bench, batch, checkpoint, read_all, record
+from tests.unit.storage.logs import Bench, batch, checkpoint, own, read_all, record
 
 SMALL = TopicConfig(segment_bytes=700, index_interval_bytes=150)
 TIMES = st.lists(st.lists(st.integers(0, 100), min_size=1, max_size=4), min_size=0, max_size=25)
@@ -62,7 +63,9 @@ def test_lookups_agree_after_truncation_and_deletion(times: list[list[int]], par
     log = Bench(FaultFileSystem(), SMALL).create()
     for some in times:
         log.append([batch(log.end_offset, *[record(timestamp_ms=time) for time in some])])
-    log.truncate_to(Offset(int(log.end_offset * part)))
+        log.append([own(log, OwnKind.LOG_START)])
+    index = log.index_before(Offset(int(log.end_offset * part))) + 1
+    log.truncate_to_index(log.entry_start(LogIndex(index)))
     check(log, 0)
     # At a boundary of batches: inside one, the latest record may be hidden by a deleted one.
     boundaries = [header.base_offset for header in log.headers(Offset(0), log.end_offset)]
