@@ -15,7 +15,7 @@ from penstock.raft.settings import RaftSettings
 RandomBelow = Callable[[int], int]
 
 # A name of its own, because looking it up in the class costs time for every entry.
-DATA = EntryKind.DATA
+MEMBERSHIP = EntryKind.MEMBERSHIP
 
 
 class Core:
@@ -56,6 +56,7 @@ class Core:
         self.hard_state = hard_state
         self.memberships = memberships
         self.commit_index = commit_index
+        memberships.commit(commit_index)
         self.leader: ReplicaId | None = None
         self.random_below = random_below
         # Whether role, leader, term or membership changed, or reads were settled, since the last
@@ -98,23 +99,12 @@ class Core:
 
     def append(self, entries: tuple[Entry, ...]) -> None:
         """Adds entries at the log's end; a membership among them holds from now on."""
-        changed = sparse = False
         for entry in entries:
-            kind = entry.kind
-            if kind is DATA or kind is EntryKind.NEW_TERM:
-                continue
-            if kind is EntryKind.GAP:
-                sparse = True
-                continue
-            assert isinstance(entry.payload, Membership)
-            self.memberships.append(MembershipStep(entry.index, entry.payload))
-            changed = True
-        if changed:
-            self.has_news = True
-        if sparse:
-            self.log.append_sparse(entries)
-        else:
-            self.log.append(entries)
+            if entry.kind is MEMBERSHIP:
+                assert isinstance(entry.payload, Membership)
+                self.memberships.append(MembershipStep(entry.index, entry.payload))
+                self.has_news = True
+        self.log.append(entries)
 
     def restore(self, snapshot: Snapshot) -> None:
         self.log.restore(snapshot)

@@ -17,8 +17,11 @@ class EntryKind(Enum):
     NEW_TERM = 1
     # The payload is the whole new `Membership`.
     MEMBERSHIP = 2
-    # Indices whose entries compaction removed; one gap never spans two terms.
-    GAP = 3
+    # The host's word on where its log starts: in order with the data, and opaque like it.
+    LOG_START = 3
+    # Indices whose entries compaction removed; one gap never spans two terms. Only data is
+    # removed: Raft's own entries stay.
+    GAP = -1
 
 
 class Entry(NamedTuple):
@@ -30,7 +33,7 @@ class Entry(NamedTuple):
     kind: EntryKind
     payload: object
     size_bytes: int
-    # How many indices it covers, ending at `index`: more than one only for a gap.
+    # How many indices it covers, ending at `index`: more than one only for data and for gaps.
     span: int = 1
 
     @property
@@ -38,9 +41,16 @@ class Entry(NamedTuple):
         return LogIndex(self.index - self.span + 1)
 
     def cut_before(self, index: int) -> "Entry":
-        """The part of the entry from `index` on."""
+        """The part of the entry from `index` on.
+
+        Data is one piece. If a replica knows the beginning of one, it knows it as a gap, which
+        proves that compaction removed all of it elsewhere: the rest is a gap too.
+        """
         assert self.first_index <= index <= self.index
-        return self._replace(span=self.index - index + 1)
+        if index == self.first_index:
+            return self
+        assert self.span > 1
+        return Entry(self.index, self.term, EntryKind.GAP, None, 0, self.index - index + 1)
 
 
 class HardState(NamedTuple):

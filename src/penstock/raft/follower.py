@@ -2,7 +2,7 @@
 
 from penstock.model.ids import LogIndex
 from penstock.raft.core import Core
-from penstock.raft.entries import NO_TERM, Entry
+from penstock.raft.entries import NO_TERM, Entry, EntryKind
 from penstock.raft.messages import (
     AppendRejection,
     AppendRequest,
@@ -13,6 +13,9 @@ from penstock.raft.messages import (
     InstallSnapshot,
     PeerFault,
 )
+
+DATA = EntryKind.DATA
+GAP = EntryKind.GAP
 
 
 class Follower:
@@ -39,11 +42,15 @@ class Follower:
         self._acknowledge(message, last_index)
 
     def _check(self, message: AppendRequest) -> None:
-        expected = message.previous_index + 1
+        expected, term = message.previous_index + 1, message.previous_term
         for entry in message.entries:
-            if entry.index - entry.span + 1 != expected or entry.term > message.term:
+            if entry.span < 1 or entry.index - entry.span + 1 != expected or entry.term < term:
                 raise PeerFault(f"{message.sender} sent entries that do not follow each other")
-            expected = entry.index + 1
+            if entry.span > 1 and entry.kind is not DATA and entry.kind is not GAP:
+                raise PeerFault(f"{message.sender} sent an entry of its own with a span")
+            expected, term = entry.index + 1, entry.term
+        if term > message.term:
+            raise PeerFault(f"{message.sender} sent entries of a term after its own")
 
     def _without_committed(self, message: AppendRequest) -> AppendRequest:
         """What is committed here is the same in every leader's log, so only the rest is news."""
@@ -52,6 +59,7 @@ class Follower:
         assert commit_term is not None
         news = [entry for entry in message.entries if entry.index > core.commit_index]
         if news and news[0].first_index <= core.commit_index:
+            # Only in a gap, here or there, can the commit index lie inside an entry.
             news[0] = news[0].cut_before(core.commit_index + 1)
         return message._replace(
             previous_index=core.commit_index, previous_term=commit_term, entries=tuple(news)

@@ -21,12 +21,15 @@ from penstock.raft.replication import Replication
 
 class Leader:
     __slots__ = (
+        "_commit_mark",
+        "_committed_bytes",
         "_core",
         "_elapsed",
+        "_flushed",
+        "_flushed_bytes",
         "_heartbeat_elapsed",
+        "_proposed_bytes",
         "_transfer_elapsed",
-        "_uncommitted",
-        "_uncommitted_bytes",
         "reads",
         "replication",
         "term_first_index",
@@ -36,30 +39,40 @@ class Leader:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._elapsed = 0
+        # The commit index as it was at most one election time-out ago. At first all that is here:
+        # it is committed together with the first entry of the own term.
+        self._commit_mark = core.log.last_index
         self._heartbeat_elapsed = 0
         self.transferee: ReplicaId | None = None
         self._transfer_elapsed = 0
-        # Per proposal that is not committed: its index and size.
-        self._uncommitted: deque[tuple[int, int]] = deque()
-        self._uncommitted_bytes = 0
+        # Bytes of data, counted since the office began: proposed, and known to be committed.
+        self._proposed_bytes = 0
+        self._committed_bytes = 0
+        # What was proposed by the time of each flush that is not committed: last index and bytes.
+        self._flushed: deque[tuple[int, int]] = deque()
+        self._flushed_bytes = 0
         self.reads = PendingReads()
         self.replication = Replication(core)
         # Entries from here on are of the leader's own term.
-        self.term_first_index = self._append(EntryKind.NEW_TERM, None, 0)
+        self.term_first_index = self._append(EntryKind.NEW_TERM, None)
 
     # Requests of the host
 
-    def propose(self, payload: object, size_bytes: int) -> LogIndex | Refusal:
+    def propose(self, payload: object, size_bytes: int, span: int) -> LogIndex | Refusal:
         if self.transferee is not None:
             return Refusal.TRANSFERRING
-        total = self._uncommitted_bytes + size_bytes
+        core = self._core
+        waiting = self._proposed_bytes - self._committed_bytes
         # A proposal larger than the limit gets through when nothing else is under way.
-        if total > self._core.settings.uncommitted_bytes_max and self._uncommitted:
+        if waiting and waiting + size_bytes > core.settings.uncommitted_bytes_max:
             return Refusal.OVERLOADED
-        index = self._append(EntryKind.DATA, payload, size_bytes)
-        self._uncommitted_bytes = total
-        self._uncommitted.append((index, size_bytes))
-        return index
+        self._proposed_bytes += size_bytes
+        return core.log.append_data(core.hard_state.term, payload, size_bytes, span)
+
+    def propose_own(self, kind: EntryKind, payload: object) -> LogIndex | Refusal:
+        if self.transferee is not None:
+            return Refusal.TRANSFERRING
+        return self._append(kind, payload)
 
     def change_membership(self, change: Change) -> LogIndex | Refusal:
         core = self._core
@@ -72,7 +85,7 @@ class Leader:
             return Refusal.INVALID_CHANGE
         if change.kind is ChangeKind.PROMOTE and not self.is_caught_up(change.replica):
             return Refusal.LEARNER_BEHIND
-        index = self._append(EntryKind.MEMBERSHIP, membership, 0)
+        index = self._append(EntryKind.MEMBERSHIP, membership)
         self.replication.follow_membership()
         self._advance_commit()
         return index
@@ -87,14 +100,14 @@ class Leader:
         return self._core.memberships.current_index <= self._core.commit_index
 
     def is_caught_up(self, replica: ReplicaId) -> bool:
-        """Close enough that counting its vote will not hold up commits."""
+        """Whether it has what was committed an election time-out ago: close enough that counting
+        its vote will not hold up commits, however many entries that is."""
         progress = self.replication.progress.get(replica)
         return (
             progress is not None
             and progress.state is ProgressState.REPLICATE
-            and progress.recently_active
-            and progress.match_index + self._core.settings.promotion_lag_max
-            >= self._core.commit_index
+            and progress.is_active
+            and progress.match_index >= self._commit_mark
         )
 
     def read(self, context: Hashable) -> Refusal | None:
@@ -173,6 +186,7 @@ class Leader:
         if self._elapsed < settings.election_ticks:
             return True
         self._elapsed = 0
+        self._commit_mark = max(self._commit_mark, self._core.commit_index)
         self.replication.count_snapshot_rounds()
         return self.replication.take_quorum_activity()
 
@@ -192,7 +206,11 @@ class Leader:
     # Effects
 
     def flush(self) -> None:
-        self.replication.flush()
+        if self._proposed_bytes > self._flushed_bytes:
+            self._flushed_bytes = self._proposed_bytes
+            self._flushed.append((self._core.log.last_index, self._proposed_bytes))
+        if self.replication.peers:
+            self.replication.flush()
         if self.reads.round > self.reads.round_sent:
             self._send_read_round()
 
@@ -211,20 +229,21 @@ class Leader:
         """The voter that is furthest ahead campaigns at once, so that nobody waits for a timer."""
         voters = self._core.memberships.current.voters
         candidates = [peer for peer in self.replication.peers if peer.replica in voters]
-        best = max(candidates, key=lambda peer: peer.match_index)
-        self._core.outbox.send(TimeoutNow(self._core.id, best.replica, self._core.term))
+        if candidates:
+            best = max(candidates, key=lambda peer: (peer.is_active, peer.match_index))
+            self._core.outbox.send(TimeoutNow(self._core.id, best.replica, self._core.term))
 
-    def _append(self, kind: EntryKind, payload: object, size_bytes: int) -> LogIndex:
+    def _append(self, kind: EntryKind, payload: object) -> LogIndex:
         core = self._core
         index = LogIndex(core.log.last_index + 1)
-        core.append((Entry(index, core.hard_state.term, kind, payload, size_bytes),))
+        core.append((Entry(index, core.hard_state.term, kind, payload, 0),))
         return index
 
     def _advance_commit(self) -> None:
         index = self.committable_index()
         if index > self._core.commit_index:
             self._core.commit_to(LogIndex(index))
-            self._release_uncommitted()
+            self._note_committed_bytes()
             self.reads.start_early(self._core.commit_index)
 
     def committable_index(self) -> int:
@@ -236,11 +255,10 @@ class Leader:
         index = self.replication.quorum_match_index()
         return index if index >= self.term_first_index else 0
 
-    def _release_uncommitted(self) -> None:
-        uncommitted = self._uncommitted
-        commit_index = self._core.commit_index
-        while uncommitted and uncommitted[0][0] <= commit_index:
-            self._uncommitted_bytes -= uncommitted.popleft()[1]
+    def _note_committed_bytes(self) -> None:
+        flushed, commit_index = self._flushed, self._core.commit_index
+        while flushed and flushed[0][0] <= commit_index:
+            self._committed_bytes = flushed.popleft()[1]
 
     def _confirm_reads(self) -> None:
         if self.reads.awaits_answers:

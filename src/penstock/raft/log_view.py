@@ -11,13 +11,16 @@ from penstock.raft.entries import NO_INDEX, Entry, EntryKind, Snapshot
 from penstock.raft.membership import Membership, MembershipStep
 
 _last_index_of = attrgetter("index")
+# A name of its own, because looking it up in the class costs time for every entry.
+DATA = EntryKind.DATA
 
 
 class LogView(Protocol):
     """The host's log. It shows at least every write that was reported as persisted.
 
     Retention and compaction may take entries that are committed and applied, except that
-    compaction keeps memberships: a replica that is filled from here has them from nowhere else.
+    compaction keeps Raft's own entries: a replica that is filled from here has the memberships
+    from nowhere else.
     """
 
     @property
@@ -28,14 +31,20 @@ class LogView(Protocol):
     @property
     def last_index(self) -> LogIndex: ...
 
-    def term_at(self, index: LogIndex) -> Term:
-        """For every index from `first_index - 1`, whose term outlives its entry, to the last."""
+    def term_at(self, index: LogIndex) -> Term | None:
+        """For every index from `first_index - 1`, whose term outlives its entry, to the last; None
+        if the log's begin has moved past it meanwhile."""
         ...
 
     def entries(self, low: LogIndex, high: LogIndex, bytes_max: int) -> Sequence[Entry]:
         """The entries from `low` up to but not including `high`, in order and without holes:
-        what compaction removed comes as gaps, and one that `low` falls into is cut. At least one,
-        then as many as fit into `bytes_max`."""
+        what compaction removed comes as gaps, and one that `low` falls into is cut. No data is
+        cut: `low` is never inside it. At least one, then as many as fit into `bytes_max`; none only
+        if the log's begin has moved past `low` meanwhile."""
+        ...
+
+    def entry_start(self, index: LogIndex) -> LogIndex:
+        """The first index of the entry, or gap, that covers `index`."""
         ...
 
 
@@ -66,7 +75,6 @@ class RaftLog:
         "_handed_index",
         "_snapshot",
         "_snapshot_handed",
-        "_sparse",
         "_tail",
         "_tail_first",
         "_view",
@@ -79,9 +87,10 @@ class RaftLog:
     def __init__(self, view: LogView) -> None:
         self._view = view
         self._tail: list[Entry] = []
-        self._sparse = False
         self.last_index = view.last_index
-        self.last_term = view.term_at(view.last_index)
+        last_term = view.term_at(view.last_index)
+        assert last_term is not None
+        self.last_term = last_term
         # Everything up to here is durable on this replica.
         self.stable_index = view.last_index
         self._tail_first = view.last_index + 1
@@ -120,20 +129,30 @@ class RaftLog:
         while low < high:
             middle = (low + high + 1) // 2
             found = self.term_at(middle)
-            assert found is not None
-            if found <= term:
+            # What is gone meanwhile is committed, so it is nothing that could disagree.
+            if found is None or found <= term:
                 low = middle
             else:
                 high = middle - 1
         return low
 
+    def entry_start(self, index: int) -> int:
+        """Where the entry that covers `index` begins; `index` itself where there is none."""
+        if index > self.last_index or index < self.first_index:
+            return index
+        if index >= self._tail_first:
+            return self._tail[self._position(index)].first_index
+        return self._view.entry_start(LogIndex(index))
+
     def entries(self, low: int, bytes_max: int) -> tuple[Entry, ...]:
-        """From `low` on, at least one, then as many as fit; the part that lies in one place."""
+        """From `low` on, which is not inside of data; at least one, then as many as fit; the part
+        that lies in one place. None if they are gone meanwhile."""
         if low < self._tail_first:
             high = LogIndex(self._tail_first)
             return tuple(self._view.entries(LogIndex(low), high, bytes_max))
         found = self._tail[self._position(low) :]
-        if found[0].span > 1:
+        if found[0].first_index != low:
+            assert found[0].kind is EntryKind.GAP, "data is sent whole"
             found[0] = found[0].cut_before(low)
         total = 0
         for position, entry in enumerate(found):
@@ -142,6 +161,15 @@ class RaftLog:
                 return tuple(found[:position])
         return tuple(found)
 
+    def append_data(self, term: Term, payload: object, size_bytes: int, span: int) -> LogIndex:
+        """A proposal at the end; gives its last index. Apart from `append` because it is the one
+        thing that is done for every batch: the checks of a tuple's constructor count here."""
+        index: LogIndex = self.last_index + span  # type: ignore[assignment]  # no call per batch
+        self._tail.append(tuple.__new__(Entry, (index, term, DATA, payload, size_bytes, span)))
+        self.has_unwritten = True
+        self.last_index, self.last_term = index, term
+        return index
+
     def append(self, entries: Sequence[Entry]) -> None:
         """At the end; whoever appends has cut off what does not fit before."""
         assert entries[0].first_index == self.last_index + 1
@@ -149,11 +177,6 @@ class RaftLog:
         self.has_unwritten = True
         last = entries[-1]
         self.last_index, self.last_term = last.index, last.term
-
-    def append_sparse(self, entries: Sequence[Entry]) -> None:
-        """As `append`, where one of the entries is a gap."""
-        self._sparse = True
-        self.append(entries)
 
     def truncate(self, index: int) -> None:
         """Everything from `index` on is gone; new entries follow in the same step."""
@@ -165,6 +188,7 @@ class RaftLog:
             cut = self._tail[position]
             del self._tail[position:]
             if cut.first_index < index:
+                assert cut.kind is EntryKind.GAP, "data is truncated whole"
                 kept = cut._replace(index=LogIndex(index - 1), span=index - cut.first_index)
                 self._tail.append(kept)
         self.last_index = LogIndex(index - 1)
@@ -210,12 +234,12 @@ class RaftLog:
         self.stable_index = stable
         if stable >= self.last_index:
             self._tail.clear()
-            self._sparse = False
         else:
             del self._tail[: self._position(stable + 1)]
         self._tail_first = stable + 1
 
     def _position(self, index: int) -> int:
-        if not self._sparse:
-            return index - self._tail_first
+        """Of the entry in the tail that covers `index`."""
+        if index == self._tail_first:
+            return 0
         return bisect_left(self._tail, index, key=_last_index_of)

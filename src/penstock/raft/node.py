@@ -8,9 +8,9 @@ one after the other without waiting; whatever depends on them leaves the core on
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple, Never
 
-from penstock.model.ids import LogIndex, ReplicaId, Term
+from penstock.model.ids import BrokerId, LogIndex, ReplicaId, Term
 from penstock.raft.core import Core, RandomBelow
-from penstock.raft.entries import NO_INDEX, HardState, Snapshot
+from penstock.raft.entries import NO_INDEX, EntryKind, HardState, Snapshot
 from penstock.raft.follower import Follower
 from penstock.raft.leader import Leader
 from penstock.raft.log_view import LogView, RaftLog
@@ -74,7 +74,7 @@ class RaftNode:
         random_below: RandomBelow,
         commit_index: LogIndex = NO_INDEX,
     ) -> None:
-        """`memberships`: the newest committed one and all after it (see `membership_steps`)."""
+        """`memberships`: the newest committed one and all after it; older ones do no harm."""
         self._core = Core(
             replica=replica,
             settings=settings,
@@ -129,6 +129,11 @@ class RaftNode:
         return self._core.log.stable_index
 
     @property
+    def has_work(self) -> bool:
+        """Whether there may be anything to take from `ready`."""
+        return self._touched
+
+    @property
     def has_committed_in_term(self) -> bool:
         """Whether a leader knows its commit index: before, it may be behind an earlier one's."""
         return self._roles.leader is not None and self._roles.leader.has_committed_in_term()
@@ -148,20 +153,28 @@ class RaftNode:
                 peer.replica in voters,
                 LogIndex(peer.match_index),
                 peer.state,
-                peer.recently_active,
+                peer.is_active,
             )
             for peer in self._roles.leader.replication.peers
         ]
 
     # Requests
 
-    def propose(self, payload: object, size_bytes: int) -> LogIndex | Refusal:
-        """Appends an entry of the host; gives the index at which it will commit, if it does."""
+    def propose(self, payload: object, size_bytes: int, span: int = 1) -> LogIndex | Refusal:
+        """Appends data that covers `span` indices; gives the last of them: it is committed when
+        the commit index reaches that, if it ever does."""
         leader = self._roles.leader
         if leader is None:
             return Refusal.NOT_LEADER
+        assert span >= 1
         self._touched = True
-        return leader.propose(payload, size_bytes)
+        return leader.propose(payload, size_bytes, span)
+
+    def propose_own(self, kind: EntryKind, payload: object) -> LogIndex | Refusal:
+        """Appends an entry that covers one index and is no data: the host's LOG_START."""
+        assert kind is EntryKind.LOG_START, "the core proposes the others itself"
+        leader = self._touched_leader()
+        return Refusal.NOT_LEADER if leader is None else leader.propose_own(kind, payload)
 
     def change_membership(self, change: Change) -> LogIndex | Refusal:
         leader = self._touched_leader()
@@ -176,6 +189,12 @@ class RaftNode:
         """Hands leadership to `target` once it has everything; gives up after a time-out."""
         leader = self._touched_leader()
         return Refusal.NOT_LEADER if leader is None else leader.transfer(target)
+
+    def resign(self) -> None:
+        """Lays down the office at once, for a reason that the host knows, and names a successor."""
+        leader = self._touched_leader()
+        if leader is not None:
+            self._roles.retire(leader)
 
     def campaign(self) -> None:
         """Stands for election without waiting for the timer, as a new group's first replica."""
@@ -214,6 +233,13 @@ class RaftNode:
         self._touched = True
         self._roles.introduce_to(sender)
         return True
+
+    def leader_lost(self, node: BrokerId, turn: int = 0) -> None:
+        """The host knows that the process of `node` is gone. If it led, nobody has to wait for a
+        time-out; being wrong about it costs an election, not safety. `turn`, the same on every
+        replica of a group, shifts who stands first, so that it is not one node for all groups."""
+        if self._roles.leader_lost(node, turn):
+            self._touched = True
 
     def unreachable(self, replica: ReplicaId) -> None:
         """Messages to `replica` may have been lost."""
@@ -317,8 +343,7 @@ class RaftNode:
             if leader.replication.snapshots_wanted:
                 wanted = leader.replication.take_snapshots_wanted()
             if not leader.replication.own_is_voter and leader.must_retire():
-                leader.name_successor()
-                self._roles.become_follower(core.term, None)
+                self._roles.retire(leader)
         write: Write | None = None
         if core.log.has_unwritten or core.hard_state is not core.outbox.hard_state:
             write = self._take_write()

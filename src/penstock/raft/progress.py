@@ -42,6 +42,7 @@ class Progress:
         "replica",
         "snapshot_rounds",
         "state",
+        "was_active",
     )
 
     def __init__(self, replica: ReplicaId, next_index: int) -> None:
@@ -51,7 +52,9 @@ class Progress:
         self.next_index = next_index
         self.state = ProgressState.PROBE
         self.probe_sent = False
+        # Whether it was heard from in the present count of activity, and in the one before.
         self.recently_active = False
+        self.was_active = False
         # Whether an acknowledgement arrived since the last heartbeat was answered.
         self.moved = False
         # The commit index it was told, and the one it said that it has.
@@ -61,6 +64,11 @@ class Progress:
         self.snapshot_rounds = 0
         self._in_flight: deque[tuple[int, int]] = deque()
         self.bytes_in_flight = 0
+
+    @property
+    def is_active(self) -> bool:
+        """Heard from within an election time-out, give or take one."""
+        return self.recently_active or self.was_active
 
     @property
     def appends_in_flight(self) -> int:
@@ -99,9 +107,12 @@ class Progress:
     def reject(self, previous_index: int, agreed_index: int) -> bool:
         """Backs up to just after `agreed_index`; False if the rejection is out of date."""
         self.recently_active = True
-        if self.state is ProgressState.SNAPSHOT or previous_index <= self.match_index:
-            return False
-        if self.state is ProgressState.PROBE and previous_index != self.next_index - 1:
+        if self.state is ProgressState.PROBE:
+            if previous_index != self.next_index - 1:
+                return False
+            # A follower whose disk lost something has less than it said before.
+            self.match_index = min(self.match_index, agreed_index)
+        elif self.state is ProgressState.SNAPSHOT or previous_index <= self.match_index:
             return False
         self.probe()
         self.next_index = max(min(previous_index, agreed_index + 1), self.match_index + 1)

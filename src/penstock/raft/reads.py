@@ -35,9 +35,10 @@ class PendingReads:
         self._waiting.append((self.round, ReadState(context, index)))
 
     def start_early(self, index: LogIndex) -> None:
-        early, self._early = self._early, []
-        for context in early:
-            self.add(context, index)
+        if self._early:
+            early, self._early = self._early, []
+            for context in early:
+                self.add(context, index)
 
     @property
     def awaits_answers(self) -> bool:

@@ -55,7 +55,10 @@ class Replication:
 
     def quorum_match_index(self) -> int:
         """The highest index that is durable on a majority of the voters."""
-        return quorum_index([voter.match_index for voter in self._voters])
+        voters = self._voters
+        if len(voters) == 1:
+            return voters[0].match_index
+        return quorum_index([voter.match_index for voter in voters])
 
     def quorum_read_round(self) -> int:
         return quorum_index([voter.read_round for voter in self._voters])
@@ -65,7 +68,7 @@ class Replication:
         self.own.recently_active = True
         active = sum(voter.recently_active for voter in self._voters)
         for progress in self.peers:
-            progress.recently_active = False
+            progress.was_active, progress.recently_active = progress.recently_active, False
         return active >= majority(len(self._voters))
 
     def flush(self) -> None:
@@ -83,6 +86,10 @@ class Replication:
 
     def _send_appends(self, progress: Progress) -> None:
         log, settings = self._core.log, self._core.settings
+        if progress.state is PROBE:
+            # What the follower hinted at, or has, may lie inside an entry of this log; data is
+            # sent whole. While replicating, one append begins where the one before ended.
+            progress.next_index = log.entry_start(progress.next_index)
         while True:
             next_index = progress.next_index
             previous_term = log.term_at(next_index - 1)
@@ -91,6 +98,9 @@ class Replication:
                 return
             is_behind = next_index <= log.last_index
             entries = log.entries(next_index, settings.append_bytes_max) if is_behind else ()
+            if is_behind and not entries:
+                self._want_snapshot(progress)
+                return
             last_index = self._send_append(progress, previous_term, entries)
             progress.sent(last_index, sum([entry.size_bytes for entry in entries]))
             if last_index == log.last_index or not progress.may_send(settings):
@@ -149,7 +159,7 @@ class Replication:
             if progress.match_index == message.match_index:
                 progress.replicate()
         elif progress.state is ProgressState.SNAPSHOT and self._is_readable_for(progress):
-            progress.replicate()
+            progress.probe()
         return progress if is_news else None
 
     def _is_readable_for(self, progress: Progress) -> bool:

@@ -5,11 +5,11 @@ PRE_CANDIDATE -- a quorum would vote for it --> CANDIDATE (term + 1)
 FOLLOWER -- the leader hands over --> CANDIDATE (term + 1)
 CANDIDATE -- a quorum voted, its own vote durable --> LEADER
 PRE_CANDIDATE, CANDIDATE -- time-out --> PRE_CANDIDATE; refused by a quorum --> FOLLOWER
-LEADER -- no quorum answers, or it removed itself --> FOLLOWER
+LEADER -- no quorum answers, it removed itself, or its host wants it --> FOLLOWER
 any -- a higher term, or a leader of its own term --> FOLLOWER
 """
 
-from penstock.model.ids import ReplicaId, Term
+from penstock.model.ids import BrokerId, ReplicaId, Term
 from penstock.raft.core import Core
 from penstock.raft.entries import HardState
 from penstock.raft.leader import Leader
@@ -33,7 +33,7 @@ FROM_LEADER = (AppendRequest, Heartbeat, CommitNotice, InstallSnapshot)
 
 
 class Roles:
-    __slots__ = ("_core", "_elapsed", "_tally", "_timeout", "leader", "role")
+    __slots__ = ("_core", "_elapsed", "_hurries_left", "_tally", "_timeout", "leader", "role")
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -44,6 +44,8 @@ class Roles:
         # Ticks since a leader was heard from, and how many of them start an election.
         self._elapsed = 0
         self._timeout = 0
+        # How often the next election may still come soon, because the leader is known to be gone.
+        self._hurries_left = 0
         self._restart_timer()
 
     # Time
@@ -59,8 +61,10 @@ class Roles:
         self._elapsed += 1
         if self._elapsed < self._timeout:
             return False
+        if self.campaign():
+            return True
         self._restart_timer()
-        return self.campaign()
+        return False
 
     def campaign(self) -> bool:
         if self.leader is not None or not self._core.memberships.may_campaign(self._core.id):
@@ -70,6 +74,20 @@ class Roles:
 
     def heard_from_leader(self) -> None:
         self._elapsed = 0
+
+    def leader_lost(self, node: BrokerId, turn: int) -> bool:
+        """Only shortens the time-out; says whether it was about the leader known here."""
+        core = self._core
+        if self.leader is not None or core.leader is None or core.leader.node != node:
+            return False
+        self._enter(Role.FOLLOWER, None, None)
+        self._elapsed = 0
+        # Not all at once: all know the same order, and the first wins unless it lacks something.
+        left = sorted(voter for voter in core.memberships.current.voters if voter.node != node)
+        place = left.index(core.id) if core.id in left else 0
+        self._timeout = 1 + 2 * ((place + turn) % max(1, len(left)))
+        self._hurries_left = core.settings.leader_lost_hurries_max
+        return True
 
     # Terms
 
@@ -119,6 +137,7 @@ class Roles:
         if core.leader is None:
             self.become_follower(core.term, message.sender)
         self._elapsed = 0
+        self._hurries_left = 0
 
     # Elections
 
@@ -126,6 +145,8 @@ class Roles:
         granted = self.may_vote_for(message) and self.is_fresh_enough(message)
         if granted and not message.pre:
             self._elapsed = 0
+            # However soon this replica meant to stand itself, the one it voted for has its time.
+            self._timeout = max(self._timeout, self._core.settings.election_ticks)
             if self._core.hard_state.vote is None:
                 self._core.hard_state = HardState(self._core.term, message.sender)
         self._answer_vote(message, granted)
@@ -175,6 +196,10 @@ class Roles:
             self._become_candidate(transfer=True)
 
     # Transitions
+
+    def retire(self, leader: Leader) -> None:
+        leader.name_successor()
+        self.become_follower(self._core.term, None)
 
     def become_follower(self, term: Term, leader: ReplicaId | None) -> None:
         core = self._core
@@ -226,8 +251,11 @@ class Roles:
             core.promise_term(request)
 
     def _restart_timer(self) -> None:
-        core = self._core
+        core, settings = self._core, self._core.settings
         self._elapsed = 0
-        self._timeout = core.settings.election_ticks + core.random_below(
-            core.settings.election_ticks
-        )
+        if self._hurries_left > 0:
+            # Votes were split, or the first in the order lacked something.
+            self._hurries_left -= 1
+            self._timeout = 2 + core.random_below(settings.hurry_ticks_max)
+        else:
+            self._timeout = settings.election_ticks + core.random_below(settings.election_ticks)

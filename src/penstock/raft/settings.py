@@ -20,8 +20,10 @@ class RaftSettings:
     bytes_in_flight_max: int = 8 * MIB
     # Proposed but not yet committed; beyond it proposals are refused until commits catch up.
     uncommitted_bytes_max: int = 64 * MIB
-    # A learner this many entries behind the commit index, or fewer, may become a voter.
-    promotion_lag_max: int = 64
+    # Replicas whose leader's process is known to be gone stand for election in turn, and so many
+    # times they try again after two to this many more ticks before they wait as long as usual.
+    leader_lost_hurries_max: int = 6
+    hurry_ticks_max: int = 3
     # A snapshot that is not acknowledged within this many election time-outs is offered again.
     snapshot_wait_rounds_max: int = 10
     reads_waiting_max: int = 10_000

@@ -15,7 +15,8 @@ class MemoryLog:
         self.base_term: int = NO_TERM
         self.snapshot: Snapshot | None = None
         self.hard_state = HardState()
-        # One item per index; an index inside a gap holds a gap of its own.
+        # One item per index: data that covers several is there as often; an index inside a gap
+        # holds a gap of its own.
         self.items: list[Entry] = []
         self.store(entries)
 
@@ -37,7 +38,10 @@ class MemoryLog:
         assert self.first_index <= low < high <= self.last_index + 1
         found: list[Entry] = []
         total = 0
-        for item in self.items[low - self.base_index - 1 : high - self.base_index - 1]:
+        index: int = low
+        while index < high:
+            item = self.items[index - self.base_index - 1]
+            assert index == item.first_index <= item.index < high, "data is read whole"
             total += item.size_bytes
             if found and total > bytes_max:
                 break
@@ -46,18 +50,30 @@ class MemoryLog:
                 found[-1] = item._replace(span=found[-1].span + 1)
             else:
                 found.append(item)
+            index = item.index + 1
         return found
+
+    def entry_start(self, index: LogIndex) -> LogIndex:
+        item = self.items[index - self.base_index - 1]
+        first: int = item.first_index
+        while item.kind is EntryKind.GAP and first > self.first_index:
+            before = self.items[first - self.base_index - 2]
+            if (before.kind, before.term) != (item.kind, item.term):
+                break
+            first -= 1
+        return LogIndex(first)
 
     def store(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
             del self.items[entry.first_index - self.base_index - 1 :]
             assert entry.first_index == self.last_index + 1
+            assert not self.items or self.items[-1].index == self.last_index, "data was cut"
             if entry.kind is EntryKind.GAP:
                 first = entry.first_index
                 for index in range(first, entry.index + 1):
                     self.items.append(entry._replace(index=LogIndex(index), span=1))
             else:
-                self.items.append(entry)
+                self.items += [entry] * entry.span
 
     def carry_out(self, write: Write) -> None:
         if write.hard_state is not None:
@@ -72,8 +88,11 @@ class MemoryLog:
         self.items.clear()
 
     def drop_before(self, index: int) -> None:
-        """Retention: entries below `index` are gone, the term just before it stays known."""
+        """Retention: entries below `index` are gone, the term just before stays known. An entry
+        that covers `index` stays whole."""
         count = index - self.first_index
+        if count > 0 and index <= self.last_index:
+            count = self.items[count].first_index - self.first_index
         if count > 0:
             self.base_term = self.items[count - 1].term
             self.base_index += count
@@ -84,7 +103,8 @@ class MemoryLog:
         for index in range(first, last + 1):
             position = index - self.base_index - 1
             old = self.items[position]
-            self.items[position] = old._replace(kind=EntryKind.GAP, payload=None, size_bytes=0)
+            assert first <= old.first_index <= old.index <= last, "data is removed whole"
+            self.items[position] = Entry(LogIndex(index), old.term, EntryKind.GAP, None, 0)
 
     def copy(self) -> "MemoryLog":
         twin = MemoryLog()

@@ -149,6 +149,25 @@ def test_a_leader_that_hears_from_one_of_two_followers_stays() -> None:
     assert (leader.node.role, leader.node.term) == (Role.LEADER, 1)
 
 
+def test_a_leader_that_its_host_makes_resign_names_a_successor() -> None:
+    group = Group.of(3)
+    leader = group.elect(1)
+    leader.node.propose("x", 1)
+    group.deliver()
+    leader.node.resign()
+    assert leader.node.role is Role.FOLLOWER
+    group.deliver()
+    assert group[2].node.role is Role.LEADER
+    leader.node.resign()
+    assert group[2].node.role is Role.LEADER, "only a leader resigns"
+
+
+def test_a_leader_without_others_resigns_too() -> None:
+    leader = Group.of(1).elect(1)
+    leader.node.resign()
+    assert (leader.node.role, leader.node.leader) == (Role.FOLLOWER, None)
+
+
 def handed_over(messages: list[Message]) -> list[Message]:
     return [message for message in messages if isinstance(message, TimeoutNow)]
 

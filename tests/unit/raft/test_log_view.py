@@ -32,13 +32,27 @@ def test_entries_come_whole_and_at_least_one() -> None:
 def test_gaps_in_the_tail_are_found_and_cut() -> None:
     log = RaftLog(MemoryLog())
     wide = Entry(LogIndex(5), Term(2), EntryKind.GAP, None, 0, 5)
-    log.append_sparse([wide, entry(6, 3)])
+    log.append([wide, entry(6, 3)])
     assert [log.term_at(index) for index in (1, 5, 6)] == [2, 2, 3]
     assert log.entries(4, 100)[0] == wide._replace(span=2)
     log.truncate(3)
     log.append([entry(3, 4)])
     assert [log.term_at(index) for index in (2, 3)] == [2, 4]
     assert [found.first_index for found in log.take_unwritten(1)[1]] == [1, 3]
+
+
+def test_data_in_the_tail_is_found_whole() -> None:
+    log = RaftLog(MemoryLog([entry(4, 1)._replace(span=4)]))
+    log.append([entry(9, 2)._replace(span=5), entry(10, 2), entry(12, 3)._replace(span=2)])
+    assert [log.entry_start(index) for index in range(14)] == [
+        *(0, 1, 1, 1, 1),
+        *(5, 5, 5, 5, 5),
+        *(10, 11, 11, 13),
+    ]
+    assert [log.term_at(index) for index in (4, 5, 9, 11, 12)] == [1, 2, 2, 3, 3]
+    assert [found.index for found in log.entries(5, 100)] == [9, 10, 12]
+    log.truncate(10)
+    assert (log.last_index, log.term_at(10)) == (9, None)
 
 
 terms = st.lists(st.integers(1, 5), min_size=1, max_size=30).map(sorted)

@@ -16,8 +16,6 @@ from penstock.raft.settings import RaftSettings
 from tests.unit.raft.groups import Group, Member, entries, entry, members, rid
 from tests.unit.raft.memory_log import MemoryLog
 
-STRICT = RaftSettings(promotion_lag_max=0)
-
 
 def add(number: int) -> Change:
     return Change(ChangeKind.ADD_LEARNER, rid(number))
@@ -55,7 +53,7 @@ def test_each_change_moves_at_most_one_voter() -> None:
 
 
 def test_a_learner_joins_catches_up_and_becomes_a_voter() -> None:
-    group, stranger = group_with_stranger(STRICT)
+    group, stranger = group_with_stranger()
     leader = group.elect(1)
     for number in range(5):
         leader.node.propose(number, 1)
@@ -70,7 +68,7 @@ def test_a_learner_joins_catches_up_and_becomes_a_voter() -> None:
 
 def test_a_learner_that_is_behind_is_not_promoted() -> None:
     """Counting a voter that lags would stop commits until it has caught up."""
-    group, stranger = group_with_stranger(STRICT)
+    group, stranger = group_with_stranger()
     leader = group.elect(1)
     leader.node.change_membership(add(4))
     group.cut = {stranger.id}
@@ -85,6 +83,34 @@ def test_a_learner_that_is_behind_is_not_promoted() -> None:
     group.accepts = lambda _: True
     group.tick(3)
     assert isinstance(leader.node.change_membership(promote(4)), int)
+
+
+def test_a_learner_needs_what_was_committed_an_election_time_out_ago() -> None:
+    group, stranger = group_with_stranger()
+    leader = group.elect(1)
+    leader.node.change_membership(add(4))
+    group.tick(3)
+    group.accepts = lambda message: (
+        message.to != stranger.id or not isinstance(message, AppendRequest)
+    )
+    for span in (100, 7):
+        leader.node.propose("x", 1, span)
+        group.deliver()
+    assert leader.node.is_caught_up(stranger.id), "that was committed only now"
+    group.tick(10)
+    assert not leader.node.is_caught_up(stranger.id)
+    group.accepts = lambda _: True
+    group.tick(3)
+    assert leader.node.is_caught_up(stranger.id)
+
+
+def test_a_learner_needs_all_that_a_new_leader_came_with() -> None:
+    leader = Member(1, members(1, 2, learners=[3]), log=MemoryLog(entries(*[1] * 9)), term=1)
+    other = Member(2, leader.membership, log=leader.log.copy(), term=1)
+    group = Group(leader, other)
+    group.elect(1)
+    leader.step(AppendResponse(rid(3), rid(1), leader.node.term, LogIndex(4), LogIndex(0)))
+    assert not leader.node.is_caught_up(rid(3))
 
 
 def test_a_second_change_waits_until_the_first_is_committed() -> None:

@@ -3,9 +3,10 @@
 import pytest
 
 from penstock.model.ids import LogIndex, Term
-from penstock.raft.entries import EntryKind, Snapshot
+from penstock.raft.entries import Entry, EntryKind, Snapshot
 from penstock.raft.messages import AppendRequest, AppendResponse, InstallSnapshot, PeerFault
 from penstock.raft.progress import ProgressState
+from penstock.raft.ready import Refusal, Role
 from penstock.raft.settings import RaftSettings
 from tests.unit.raft.groups import Group, Member, entries, members, rid
 from tests.unit.raft.memory_log import MemoryLog
@@ -98,6 +99,22 @@ def test_an_unreachable_follower_is_probed_before_it_is_sent_more() -> None:
     assert state_of(leader, 2) is ProgressState.REPLICATE
 
 
+def test_a_follower_whose_disk_lost_something_is_filled_again() -> None:
+    """It acknowledged more than it has; the leader must not insist on what it was told."""
+    group = Group.of(3)
+    leader = group.elect(1)
+    for number in range(5):
+        leader.node.propose(number, 1)
+    group.deliver()
+    group[2].log = MemoryLog(leader.log.items[:2])
+    group[2].log.hard_state = leader.log.hard_state
+    group[2].restart()
+    leader.node.unreachable(rid(2))
+    group.tick(2)
+    assert group[2].terms == leader.terms
+    assert group[2].node.commit_index == leader.node.commit_index
+
+
 def lagging_group(settings: RaftSettings | None = None) -> tuple[Group, Member]:
     """Replica 3 missed entries that the leader's log no longer has."""
     group = Group.of(3, settings)
@@ -171,6 +188,70 @@ def test_gaps_of_a_compacted_log_reach_a_new_replica() -> None:
     kinds = [item.kind for item in group[3].log.items]
     assert kinds[:3] == [EntryKind.GAP, EntryKind.GAP, EntryKind.DATA]
     assert group[3].log.last_index == leader.log.last_index
+
+
+def wide(index: int, term: int, span: int) -> Entry:
+    return Entry(LogIndex(index), Term(term), EntryKind.DATA, f"{term}.{index}", 1, span)
+
+
+def test_data_that_covers_several_indices_commits_at_the_last_of_them() -> None:
+    group = Group.of(3)
+    leader = group.elect(1)
+    assert [leader.node.propose(span, 1, span) for span in (5, 1, 3)] == [6, 7, 10]
+    group.deliver()
+    assert leader.node.commit_index == 10
+    assert group[2].log.items == leader.log.items
+    assert [item.span for item in group[2].log.entries(LogIndex(1), LogIndex(11), 99)] == [
+        1,
+        5,
+        1,
+        3,
+    ]
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_hint_inside_of_an_entry_is_answered_with_the_whole_of_it(durable: bool) -> None:
+    """The follower's entries of a term that the leader never saw end inside one of the leader's."""
+    membership = members(1, 2, 3)
+    log = MemoryLog([wide(4, 1, 4), wide(14, 3, 10)])
+    leader = Member(1, membership, log=log, term=6)
+    other = Member(2, membership, log=MemoryLog([wide(4, 1, 4), wide(9, 5, 5)]), term=6)
+    group = Group(leader, other, Member(3, membership, term=6))
+    leader.syncs_at_once = durable
+    group.accepts = lambda message: message.to != rid(2) or not isinstance(message, AppendRequest)
+    leader.node.campaign()
+    for _ in range(4):
+        leader.settle()
+        leader.sync()
+        group.deliver()
+    leader.node.propose("x", 1, 4)
+    group.accepts = lambda _: True
+    group.tick(3)
+    leader.sync()
+    group.deliver()
+    assert leader.node.role is Role.LEADER
+    assert other.log.items == leader.log.items
+
+
+def test_what_a_follower_knows_as_the_beginning_of_a_gap_ends_as_a_gap() -> None:
+    membership = members(1, 2, 3)
+    gap = Entry(LogIndex(6), Term(1), EntryKind.GAP, None, 0, 6)
+    leader = Member(1, membership, log=MemoryLog([wide(4, 1, 4), wide(10, 1, 6)]), term=1)
+    other = Member(2, membership, log=MemoryLog([gap]), term=1)
+    Group(leader, other, Member(3, membership, term=1)).elect(1)
+    assert other.log.last_index == leader.log.last_index
+    assert [item.kind for item in other.log.items[:10]] == [EntryKind.GAP] * 10
+
+
+def test_the_start_of_the_log_travels_like_data() -> None:
+    group = Group.of(3)
+    leader = group.elect(1)
+    assert leader.node.propose_own(EntryKind.LOG_START, "from here") == 2
+    assert group[2].node.propose_own(EntryKind.LOG_START, "x") is Refusal.NOT_LEADER
+    group.deliver()
+    assert group[3].log.items[1][2:4] == (EntryKind.LOG_START, "from here")
+    leader.node.transfer(rid(2))
+    assert leader.node.propose_own(EntryKind.LOG_START, "x") is Refusal.TRANSFERRING
 
 
 def test_an_acknowledgement_of_entries_that_do_not_exist_is_a_peer_s_fault() -> None:

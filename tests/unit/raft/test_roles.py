@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.model.ids import LogIndex, Term
+from penstock.model.ids import BrokerId, LogIndex, Term
 from penstock.raft.messages import (
     AppendRequest,
     Heartbeat,
@@ -14,6 +14,7 @@ from penstock.raft.messages import (
     VoteResponse,
 )
 from penstock.raft.ready import Role
+from penstock.raft.settings import RaftSettings
 from tests.unit.raft.groups import Group, Member, entries, members, rid
 from tests.unit.raft.memory_log import MemoryLog
 
@@ -205,6 +206,77 @@ def test_votes_of_learners_and_strangers_do_not_count() -> None:
     same_node_other_directory = rid(2, "b")
     member.step(VoteResponse(same_node_other_directory, rid(1), Term(1), True, True))
     assert member.node.role is Role.PRE_CANDIDATE
+
+
+def test_whoever_knows_that_the_leader_s_process_is_gone_does_not_wait() -> None:
+    group = Group.of(3)
+    group.elect(1)
+    group.cut = {rid(1)}
+    for number in (2, 3):
+        group[number].node.leader_lost(BrokerId(3))
+        assert group[number].node.leader == rid(1), "that was not the leader"
+        group[number].node.leader_lost(BrokerId(1))
+    group[2].node.tick()
+    group.deliver()
+    assert group[2].node.role is Role.LEADER
+
+
+def ticks_until_campaign(member: Member) -> int:
+    for ticks in range(1, 50):
+        member.node.tick()
+        if member.node.role is not Role.FOLLOWER:
+            return ticks
+    raise AssertionError("it never stood")
+
+
+@pytest.mark.parametrize(("turn", "expected"), [(0, [1, 3]), (1, [3, 1]), (2, [1, 3])])
+def test_those_who_are_left_stand_in_turn(turn: int, expected: list[int]) -> None:
+    group = Group.of(3)
+    group.elect(1)
+    for number in (2, 3):
+        group[number].node.leader_lost(BrokerId(1), turn)
+    assert [ticks_until_campaign(group[number]) for number in (2, 3)] == expected
+
+
+def test_after_a_split_those_who_are_left_try_again_soon_but_not_for_ever() -> None:
+    settings = RaftSettings(leader_lost_hurries_max=2)
+    group = Group.of(3, settings)
+    group.elect(1)
+    group.cut = {rid(1), rid(2), rid(3)}
+    candidate = group[2]
+    candidate.node.leader_lost(BrokerId(1))
+    assert ticks_until_campaign(candidate) == 1
+    waits = []
+    for _ in range(4):
+        candidate.take()
+        waited = 0
+        while not candidate.take():
+            candidate.node.tick()
+            waited += 1
+        waits.append(waited)
+    assert waits == [2, 2, 10, 10]
+
+
+def test_whoever_voted_gives_the_candidate_time() -> None:
+    group = Group.of(3)
+    group.elect(1)
+    voter = group[3]
+    voter.node.leader_lost(BrokerId(1))
+    term = voter.node.term
+    voter.step(VoteRequest(rid(2), rid(3), Term(term + 1), LogIndex(9), term, False, False))
+    assert ticks_until_campaign(voter) >= 10
+
+
+def test_a_leader_that_was_taken_for_dead_stays_if_it_is_heard_again() -> None:
+    group = Group.of(3)
+    leader = group.elect(1)
+    group[2].node.leader_lost(BrokerId(1))
+    leader.node.propose("x", 1)
+    group.deliver()
+    group.tick(8)
+    assert (leader.node.role, group[2].node.leader) == (Role.LEADER, rid(1))
+    leader.node.leader_lost(BrokerId(1))
+    assert leader.node.role is Role.LEADER
 
 
 def test_a_learner_never_campaigns() -> None:
