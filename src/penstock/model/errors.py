@@ -12,6 +12,7 @@ class Reason(Enum):
     REQUEST_TIMED_OUT = auto()
     THROTTLED = auto()
     NOT_CONTROLLER = auto()
+    REBOOTSTRAP_REQUIRED = auto()
     # Topics and partitions
     UNKNOWN_TOPIC_OR_PARTITION = auto()
     UNKNOWN_TOPIC_ID = auto()
@@ -30,7 +31,13 @@ class Reason(Enum):
     FENCED_LEADER_EPOCH = auto()
     UNKNOWN_LEADER_EPOCH = auto()
     NOT_ENOUGH_REPLICAS = auto()
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = auto()
     OFFSET_NOT_AVAILABLE = auto()
+    PREFERRED_LEADER_NOT_AVAILABLE = auto()
+    ELECTION_NOT_NEEDED = auto()
+    NO_REASSIGNMENT_IN_PROGRESS = auto()
+    # Brokers
+    BROKER_ID_NOT_REGISTERED = auto()
     # Records
     OFFSET_OUT_OF_RANGE = auto()
     CORRUPT_MESSAGE = auto()

@@ -38,12 +38,25 @@ class Listener:
 
     async def start(self, host: str, port: int) -> Endpoint:
         """Binds every address that `host` has; returns where clients can connect."""
-        loop = asyncio.get_running_loop()
+        bound = await self.bind(host, port)
+        self.listen()
+        return bound
+
+    async def bind(self, host: str, port: int) -> Endpoint:
+        """Takes the addresses, but whoever connects before `listen` is refused."""
         addresses = await _resolve(host, port)
         self._sockets = _bind_all(addresses, Endpoint(host, port))
-        for sock in self._sockets:
-            loop.add_reader(sock, self._accept, sock)
         return Endpoint(host, self._sockets[0].getsockname()[1])
+
+    def listen(self) -> None:
+        loop = asyncio.get_running_loop()
+        for sock in self._sockets:
+            try:
+                sock.listen(BACKLOG)
+            except OSError as error:
+                bound = Endpoint(*sock.getsockname()[:2])
+                raise _refusal(bound, error) from error
+            loop.add_reader(sock, self._accept, sock)
 
     def close(self) -> None:
         loop = asyncio.get_running_loop()
@@ -91,9 +104,7 @@ async def _resolve(host: str, port: int) -> list[AddressInfo]:
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
     except (OSError, UnicodeError, OverflowError) as error:
-        raise StartRefused(
-            f"The node can't listen on {Endpoint(host, port)}: {_explain(error)}."
-        ) from error
+        raise _refusal(Endpoint(host, port), error) from error
     unique = {(family, address[:2]): address for family, _, _, _, address in found}
     return [(family, address) for (family, _), address in unique.items()]
 
@@ -107,8 +118,12 @@ def _bind_all(addresses: list[AddressInfo], asked: Endpoint) -> list[socket.sock
             may_retry = asked.port == 0 and error.errno == errno.EADDRINUSE
             if may_retry and attempt < _PORT_ATTEMPTS_MAX - 1:
                 continue
-            raise StartRefused(f"The node can't listen on {asked}: {_explain(error)}.") from error
+            raise _refusal(asked, error) from error
     raise AssertionError("the last attempt returns or raises")
+
+
+def _refusal(endpoint: Endpoint, error: Exception) -> StartRefused:
+    return StartRefused(f"The node can't listen on {endpoint}: {_explain(error)}.")
 
 
 def _explain(error: Exception) -> str:
@@ -156,7 +171,6 @@ def _bind(
             # The IPv6 wildcard alone serves IPv4 too; beside an IPv4 socket it must not.
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if alone else 1)
         sock.bind((address[0], port or address[1], *address[2:]))
-        sock.listen(BACKLOG)
         sock.setblocking(False)
     except OSError:
         sock.close()
