@@ -1,29 +1,39 @@
-"""Memory for large batches on their way to the disk, used again once they are written.
+"""Memory for large batches, used again once nobody looks at it any more.
 
 Fresh memory for every batch of a megabyte would come from the operating system page by page and go
 back there at once, which costs more than copying the batch. Small batches do not have that cost:
 they live in memory that the allocator keeps.
+
+Who is done with a batch, the disk, the last follower or both, need not be told: a buffer that is
+still looked at can't change its length, and that is how it is found out.
 """
 
+from collections.abc import Iterator
+
 LARGE_BYTES_MIN = 64 * 1024
-# Kept while nobody uses them: what a busy node has in flight, and no more.
-KEPT_BYTES_MAX = 16 * 1024 * 1024
+# Known here, in use or not; beyond it the oldest are left to the allocator.
+KNOWN_BYTES_MAX = 48 * 1024 * 1024
 _GRAIN_BYTES = 64 * 1024
 
 Batch = bytes | bytearray | memoryview
 
 
 class BatchBuffers:
-    """Owned by the event loop: it takes before a write job and gives back after it."""
+    """Owned by the event loop; what it gave out may be let go of in any thread."""
 
-    __slots__ = ("_free", "_free_bytes")
+    __slots__ = ("_bytes_max", "_known", "_known_bytes")
 
-    def __init__(self) -> None:
-        self._free: list[bytearray] = []
-        self._free_bytes = 0
+    def __init__(self, bytes_max: int = KNOWN_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        # The one that was used last is the last.
+        self._known: list[bytearray] = []
+        self._known_bytes = 0
+
+    def __iter__(self) -> Iterator[bytearray]:
+        return iter(self._known)
 
     def copy(self, batch: Batch) -> bytearray | memoryview:
-        """A copy that may be changed; a large one is to be given back."""
+        """A copy that may be changed, and kept for as long as anybody likes."""
         size = len(batch)
         if size < LARGE_BYTES_MIN:
             return bytearray(batch)
@@ -31,23 +41,27 @@ class BatchBuffers:
         view[:] = batch
         return view
 
-    def give_back(self, batches: list[Batch]) -> None:
-        """Nobody may look at the batches after this."""
-        for batch in batches:
-            if type(batch) is memoryview:
-                buffer = batch.obj
-                assert isinstance(buffer, bytearray)
-                batch.release()
-                if self._free_bytes + len(buffer) <= KEPT_BYTES_MAX:
-                    self._free.append(buffer)
-                    self._free_bytes += len(buffer)
-
     def _take(self, size: int) -> bytearray:
-        free = self._free
+        known = self._known
         # The newest first: it is most likely still in the processor's cache.
-        for index in range(len(free) - 1, -1, -1):
-            if len(free[index]) >= size:
-                buffer = free.pop(index)
-                self._free_bytes -= len(buffer)
+        for position in range(len(known) - 1, -1, -1):
+            buffer = known[position]
+            if len(buffer) >= size and _is_unused(buffer):
+                known.append(known.pop(position))
                 return buffer
-        return bytearray(-(-size // _GRAIN_BYTES) * _GRAIN_BYTES)
+        buffer = bytearray(-(-size // _GRAIN_BYTES) * _GRAIN_BYTES)
+        known.append(buffer)
+        self._known_bytes += len(buffer)
+        while self._known_bytes > self._bytes_max and len(known) > 1:
+            self._known_bytes -= len(known.pop(0))
+        return buffer
+
+
+def _is_unused(buffer: bytearray) -> bool:
+    """A view of it keeps it from being resized. One byte less and one more moves no memory."""
+    try:
+        last = buffer.pop()
+    except BufferError:
+        return False
+    buffer.append(last)
+    return True

@@ -1,11 +1,12 @@
-"""Runs one pure state machine on one replica.
+"""Runs one pure state machine on one replica, while that replica leads its group.
 
 A decision sees all earlier ones: records are applied to the state when they are appended, and the
-answer leaves only after they are committed, together with everything that the decision saw. When a
-write fails, the state is rebuilt from what is committed. A snapshot bounds the replay.
+answer leaves only after they are committed, together with everything that the decision saw. When
+leadership is lost the state goes with it; whoever leads next loads it from what is committed: from
+a snapshot and the records behind it, or, where a feed keeps a committed copy anyway, from that.
 
 Timers, pending joins and other waiters belong to the owner of the host and are never replicated;
-`on_rebuilt` tells the owner to drop them.
+`on_lost` tells the owner to drop them, `on_ready` that it may begin anew.
 """
 
 import asyncio
@@ -13,51 +14,31 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from penstock.model.clock import Clock
-from penstock.model.errors import Reason, Refused, StorageDamaged
+from penstock.model.errors import Reason, Refused
 from penstock.model.ids import Offset
 from penstock.records.batch import CorruptBatch, build_batch
 from penstock.records.record import Record
 from penstock.replication.commit import report_bug
+from penstock.replication.feed import Feed
 from penstock.replication.replay import decode_committed
 from penstock.replication.replica import Replica
+from penstock.replication.state_files import REPLAY_BYTES, SNAPSHOT_RECORDS, S, StateFile
+from penstock.replication.state_files import RecordCodec as RecordCodec
+from penstock.replication.state_files import StateMachine as StateMachine
+from penstock.replication.watches import Watch
 from penstock.storage.file_system import FileSystem
-from penstock.storage.snapshot import Snapshot, read_snapshot, write_snapshot
+from penstock.storage.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
 
-# Records between two snapshots: replaying this many takes well under a second.
-SNAPSHOT_RECORDS = 20_000
-REPLAY_BYTES = 1024 * 1024
+# How long a load that failed waits before it is tried again.
+RETRY_AFTER_S = 1.0
 
 R = TypeVar("R")
 T = TypeVar("T")
-_Contra = TypeVar("_Contra", contravariant=True)
-
-
-class StateMachine(Protocol[_Contra]):
-    """A state whose only mutator is `apply`, as a function of the records before it."""
-
-    def apply(self, record: _Contra, /) -> None: ...
-
-    def snapshot(self) -> bytes: ...
-
-    def restore(self, data: bytes, /) -> None: ...
-
-
-class RecordCodec(Protocol[R]):
-    """How a machine's records lie in the log, keyed so that compaction can drop the old ones."""
-
-    def encode(self, record: R, /) -> tuple[bytes | None, bytes | None]:
-        """Key and value; no value is a tombstone."""
-        ...
-
-    def decode(self, key: bytes | None, value: bytes | None, /) -> R: ...
-
-
-S = TypeVar("S", bound=StateMachine)  # type: ignore[type-arg]  # a bound can't name R
 
 
 class Host(Generic[S, R]):
@@ -74,20 +55,24 @@ class Host(Generic[S, R]):
         clock: Clock,
         executor: Executor,
         snapshot_records: int = SNAPSHOT_RECORDS,
+        feed: Feed[S, R] | None = None,
     ) -> None:
         self.replica = replica
         self.state = make_state()
         self._make_state = make_state
         self._codec = codec
-        self._snapshot_path = snapshot_path
-        self._file_system = file_system
+        self._file = StateFile(snapshot_path, make_state, file_system)
         self._clock = clock
         self._executor = executor
         self._snapshot_records = snapshot_records
-        self._on_rebuilt: list[Callable[[], None]] = []
+        self._feed = feed
+        self._on_ready: list[Callable[[], None]] = []
+        self._on_lost: list[Callable[[], None]] = []
+        self._watch: Watch | None = None
         self._loading: asyncio.Task[None] | None = None
         self._is_ready = False
-        # Counts rebuilds, so that a waiter of an earlier state can't touch the present one.
+        self._is_closed = False
+        # Counts loads and losses, so that a waiter of an earlier state can't touch the present one.
         self._build = 0
         self._records_since_snapshot = 0
         self._snapshot_offset = Offset(0)
@@ -95,25 +80,37 @@ class Host(Generic[S, R]):
 
     @property
     def is_ready(self) -> bool:
-        """False while the state is being loaded or rebuilt: `state` is not to be trusted then."""
+        """False while another node leads, and while the state is loaded: then `state` is void."""
         return self._is_ready
 
-    def on_rebuilt(self, callback: Callable[[], None]) -> None:
-        self._on_rebuilt.append(callback)
+    def on_ready(self, callback: Callable[[], None]) -> None:
+        """The state is loaded, and this node decides from now on."""
+        self._on_ready.append(callback)
+
+    def on_lost(self, callback: Callable[[], None]) -> None:
+        """What was ready is void; it may become ready again later."""
+        self._on_lost.append(callback)
+
+    def start(self) -> None:
+        """Follows the replica's leadership from now on."""
+        if self._watch is None:
+            if self._feed is None:
+                self.replica.before_compaction = self.write_snapshot
+            self._watch = self.replica.on_leadership(self._follow)
+            self._follow()
 
     async def load(self) -> None:
-        """Snapshot and replay of the committed log; raises Refused when it can't be read."""
-        self.replica.before_compaction = self.write_snapshot
-        await self._rebuild()
+        """Starts, and waits until it is ready; raises Refused if it is not this node's turn."""
+        self.start()
+        while not self._is_ready:
+            await self._wait_until_ready()
 
     def submit(self, records: Sequence[R]) -> asyncio.Future[None]:
         """Applies the records now; the future resolves once they and all before are committed."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if not self._is_ready:
-            detail = f"{self.replica.partition} is loading"
-            done.set_exception(Refused(Reason.COORDINATOR_LOAD_IN_PROGRESS, detail))
-            return done
         try:
+            if not self._is_ready:
+                self._refuse_unready()
             self._append(records)
         except Refused as refused:
             done.set_exception(refused)
@@ -131,26 +128,21 @@ class Host(Generic[S, R]):
         return answer
 
     async def close(self) -> None:
-        """Writes a last snapshot, so that the next start replays nothing."""
+        """Writes a last snapshot, so that the next load replays nothing.
+
+        What is not committed by now may never be: a group whose other members are gone must not
+        hold up the end of this node.
+        """
+        self._is_closed = True
+        if self._watch is not None:
+            self._watch.cancel()
         if self._loading is not None:
+            self._loading.cancel()
             await asyncio.gather(self._loading, return_exceptions=True)
-        if self._is_ready:
+        is_committed = self.replica.high_watermark == self.replica.log_end_offset
+        if self._is_ready and self._feed is None and is_committed:
             await self.write_snapshot()
         self._is_ready = False
-
-    async def write_snapshot(self) -> bool:
-        """Whether a snapshot now covers all that was committed when this was called.
-
-        Compaction asks for it first: it may drop tombstones, and a replay that starts from an older
-        snapshot would then never see that the key was deleted.
-        """
-        while self._snapshotting is not None:
-            await asyncio.wait([self._snapshotting])
-        if not self._is_ready:
-            return False
-        if self.replica.log_end_offset != self._snapshot_offset:
-            return await self._start_snapshot()
-        return True
 
     def _append(self, records: Sequence[R]) -> None:
         """Appends first and applies then, so that a refused append leaves no trace."""
@@ -168,7 +160,7 @@ class Host(Generic[S, R]):
         for record in records:
             self.state.apply(record)
         self._records_since_snapshot += len(records)
-        if self._records_since_snapshot >= self._snapshot_records and self._snapshotting is None:
+        if self._records_since_snapshot >= self._snapshot_records and self._may_snapshot():
             self._start_snapshot()
 
     def _settle(self, done: asyncio.Future[None], error: Refused | None, build: int) -> None:
@@ -177,87 +169,119 @@ class Host(Generic[S, R]):
                 done.set_result(None)
             return
         if build == self._build and self._is_ready:
-            self._start_rebuild()
+            # The state knows what may never be committed.
+            self._unload()
+            self._follow()
         if not done.done():
             done.set_exception(error)
 
-    # Rebuilding
+    # Following leadership
 
-    def _start_rebuild(self) -> None:
+    def _follow(self) -> None:
+        if self.replica.is_settled:
+            if not self._is_ready and not self._is_loading and not self._is_closed:
+                loop = asyncio.get_running_loop()
+                self._loading = loop.create_task(self._load_in_office())
+        elif self._is_ready:
+            self._unload()
+
+    @property
+    def _is_loading(self) -> bool:
+        return self._loading is not None and not self._loading.done()
+
+    def _unload(self) -> None:
         self._is_ready = False
-        self._loading = asyncio.get_running_loop().create_task(self._rebuild_after_failure())
+        self._build += 1
+        self._call(self._on_lost)
 
-    async def _rebuild_after_failure(self) -> None:
-        try:
-            await self._rebuild()
-        except Refused as refused:
-            # Not lost: the next decision tries again and answers with what it then meets.
-            logger.warning("%s can't be rebuilt: %s", self.replica.partition, refused)
-            return
-        for callback in self._on_rebuilt:
+    async def _load_in_office(self) -> None:
+        """Until it is loaded or the office is lost; a disk that fails is asked again."""
+        while self.replica.is_settled and not self._is_ready and not self._is_closed:
+            term = self.replica.term
+            try:
+                state, offset, replayed = await self._load()
+            except Refused as refused:
+                logger.warning("%s can't be loaded: %s", self.replica.partition, refused)
+                await asyncio.sleep(RETRY_AFTER_S)
+                continue
+            # Whatever another leader committed meanwhile is missing from what was loaded.
+            if self.replica.is_settled and self.replica.term == term:
+                self._take_over(state, offset, replayed)
+
+    def _take_over(self, state: S, offset: Offset, replayed: int) -> None:
+        self._build += 1
+        self.state = state
+        self._snapshot_offset, self._records_since_snapshot = offset, replayed
+        self._is_ready = True
+        self._call(self._on_ready)
+
+    def _call(self, callbacks: Sequence[Callable[[], None]]) -> None:
+        for callback in callbacks:
             try:
                 callback()
             except Exception as bug:
-                report_bug("a callback after a rebuild failed", bug)
+                report_bug("a callback of a host failed", bug)
+
+    def _refuse_unready(self) -> None:
+        self.replica.check_writable()
+        detail = f"{self.replica.partition} is loading"
+        raise Refused(Reason.COORDINATOR_LOAD_IN_PROGRESS, detail)
 
     async def _wait_until_ready(self) -> None:
-        if self._loading is None or self._loading.done():
-            self._start_rebuild()
-        assert self._loading is not None
-        # Shielded: a caller that gives up must not stop the rebuild that others wait for.
-        await asyncio.shield(self._loading)
-        if not self._is_ready:
-            self.replica.check_running()
-            detail = f"{self.replica.partition} can't be read back"
-            raise Refused(Reason.STORAGE_ERROR, detail)
+        self.replica.check_writable()
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    async def _rebuild(self) -> None:
-        self._is_ready = False
-        self._build += 1
+        def wake() -> None:
+            if not done.done():
+                done.set_result(None)
+
+        watch = self.replica.on_leadership(wake)
+        waits: list[asyncio.Future[None]] = [done]
+        if self._loading is not None and not self._loading.done():
+            waits.append(self._loading)
+        try:
+            # Not cancelled with us: others wait for the same load.
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            watch.cancel()
+
+    # Loading
+
+    async def _load(self) -> tuple[S, Offset, int]:
+        if self._feed is not None:
+            return await self._clone(self._feed)
         loop = asyncio.get_running_loop()
+        replica = self.replica
         try:
-            state, offset = await loop.run_in_executor(self._executor, self._restore)
-            replayed = await self._replay(state, offset)
+            state, offset = await loop.run_in_executor(
+                self._executor,
+                self._file.restore,
+                replica.log_start_offset,
+                replica.high_watermark,
+            )
+            return state, offset, await self._replay(state, offset)
         except (OSError, CorruptBatch) as error:
-            detail = f"{self.replica.partition} can't be read back: {error}"
+            detail = f"{replica.partition} can't be read back: {error}"
             raise Refused(Reason.STORAGE_ERROR, detail) from error
-        self._snapshot_offset = offset
-        self._records_since_snapshot = replayed
-        self.state = state
-        self._is_ready = True
 
-    def _restore(self) -> tuple[S, Offset]:
-        """In a worker thread: the state of the snapshot, and where the replay goes on from there.
-
-        A snapshot only saves time: one that is damaged, of another format, or not of this log's
-        prefix is removed. Not merely ignored: once the log has grown past its offset with other
-        records, it would look valid again.
-        """
-        start, end = self.replica.log_start_offset, self.replica.high_watermark
-        try:
-            snapshot = read_snapshot(self._file_system, self._snapshot_path)
-            if snapshot is None:
-                return self._make_state(), start
-            if start <= snapshot.offset <= end:
-                state = self._make_state()
-                state.restore(snapshot.data)
-                return state, snapshot.offset
-            reason = f"{self._snapshot_path} covers offset {snapshot.offset}, not in the log"
-        except StorageDamaged as damage:
-            reason = str(damage)
-        except (ValueError, LookupError) as error:
-            reason = f"{self._snapshot_path} can't be restored: {error!r}"
-        logger.warning("%s; replaying the whole log instead", reason)
-        self._file_system.remove(self._snapshot_path)
-        return self._make_state(), start
+    async def _clone(self, feed: Feed[S, R]) -> tuple[S, Offset, int]:
+        while feed.applied < self.replica.log_end_offset:
+            await self.replica.committed()
+            await feed.wait_for(self.replica.high_watermark)
+        state = self._make_state()
+        state.restore(feed.state.snapshot())
+        return state, feed.applied, 0
 
     async def _replay(self, state: S, offset: Offset) -> int:
+        """Up to the log's end: nobody but this host appends, and it does not before it is ready."""
         loop = asyncio.get_running_loop()
         count = 0
-        while offset < self.replica.high_watermark:
-            found = self.replica.read(offset, REPLAY_BYTES)
+        while offset < self.replica.log_end_offset:
+            found = self.replica.read_committed(offset, REPLAY_BYTES)
             if found is None:
-                break
+                await self.replica.committed()
+                self.replica.check_leader()
+                continue
             try:
                 applied, offset = await loop.run_in_executor(
                     self._executor, self._apply_all, state, found.read, offset
@@ -276,22 +300,49 @@ class Host(Generic[S, R]):
 
     # Snapshots
 
+    async def write_snapshot(self) -> bool:
+        """Whether no snapshot is older than what was committed when this was called.
+
+        Compaction asks for it first: it may drop tombstones, and a replay that starts from an older
+        snapshot would then never see that the key was deleted. Where the state is not hosted now,
+        nobody can bring the snapshot up to date, so it goes.
+        """
+        while self._snapshotting is not None:
+            await asyncio.wait([self._snapshotting])
+        if self._is_loading:
+            return False
+        if not self._is_ready:
+            return await self._remove_snapshot()
+        if self.replica.log_end_offset != self._snapshot_offset:
+            return await self._start_snapshot()
+        return True
+
+    async def _remove_snapshot(self) -> bool:
+        try:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._executor, self._file.remove)
+        except OSError as error:
+            logger.warning("a stale snapshot of %s stays: %s", self.replica.partition, error)
+            return False
+        return not self._is_loading
+
+    def _may_snapshot(self) -> bool:
+        return self._snapshotting is None and self._feed is None
+
     def _start_snapshot(self) -> asyncio.Task[bool]:
         """Taken now, at the log's end; written only when all of it turned out to be committed."""
         self._records_since_snapshot = 0
         snapshot = Snapshot(offset=self.replica.log_end_offset, data=self.state.snapshot())
-        loop = asyncio.get_running_loop()
-        self._snapshotting = loop.create_task(self._write_committed(snapshot))
-        self._snapshotting.add_done_callback(self._snapshot_ended)
-        return self._snapshotting
+        task = asyncio.get_running_loop().create_task(self._write_committed(snapshot))
+        self._snapshotting = task
+        task.add_done_callback(self._snapshot_ended)
+        return task
 
     async def _write_committed(self, snapshot: Snapshot) -> bool:
         loop = asyncio.get_running_loop()
         try:
             await self.replica.committed()
-            await loop.run_in_executor(
-                self._executor, write_snapshot, self._file_system, self._snapshot_path, snapshot
-            )
+            await loop.run_in_executor(self._executor, self._file.write, snapshot)
         except (Refused, OSError) as error:
             logger.warning("no snapshot of %s: %s", self.replica.partition, error)
             return False

@@ -6,20 +6,25 @@ replica.
 """
 
 import asyncio
+import contextlib
+import errno
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from penstock.model.errors import Reason, Refused, StorageDamaged
 from penstock.model.ids import Offset
 from penstock.replication.writer import Checkpointer, Writer
-from penstock.storage.file_system import SyncFailed
+from penstock.storage.file_system import FileSystem, SyncFailed
 from penstock.storage.log import Log
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+# Beside a log whose state machine is hosted: what the state was at an offset.
+STATE_SNAPSHOT = "state.snapshot"
 
 
 class LogKeeper:
@@ -28,6 +33,7 @@ class LogKeeper:
     __slots__ = (
         "_background",
         "_executor",
+        "_file_system",
         "_is_ending",
         "_log",
         "_on_damage",
@@ -42,34 +48,64 @@ class LogKeeper:
         *,
         executor: Executor,
         background: Executor,
+        file_system: FileSystem,
         on_damage: Callable[[Exception], None],
     ) -> None:
         self._log = log
         self._writer = writer
         self._executor = executor
         self._background = background
+        self._file_system = file_system
         self._on_damage = on_damage
         self._is_ending = False
-        self._tasks: set[asyncio.Task[object]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     async def delete_before(self, offset: Offset) -> None:
         """The new start is durable before a file goes, so that a crash brings nothing back."""
-        if offset > self._log.start_offset:
-            await self._exclusively(lambda _: self._log.delete_before(offset))
 
-    async def tidy(self, now_ms: int, end: Offset) -> None:
-        """Closes a segment whose time has come, and lets go of those too old or too much."""
+        def chore(checkpoint: Checkpointer) -> None:
+            if offset > self._log.start_offset:
+                # What producers did in batches that go is known from the checkpoint alone then.
+                # On a full disk it comes with the deletion, which makes room for it.
+                _try_on_full_disk(checkpoint)
+                self._log.delete_before(offset)
+
+        if offset > self._log.start_offset:
+            await self._exclusively(chore)
+
+    def delete_soon(self, offset: Offset) -> None:
+        """As `delete_before`, without anyone waiting; `tidy` tries again what fails."""
+        self._track(self._grudgingly(self.delete_before(offset)))
+
+    def mark_refilled_soon(self) -> None:
+        """What a repair took out is there again."""
+        self._track(self._grudgingly(self._exclusively(lambda _: self._log.mark_refilled())))
+
+    async def _grudgingly(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except Refused as refused:
+            logger.warning("%s: %s", self._log.directory, refused)
+
+    async def tidy(self, now_ms: int, start: Offset) -> None:
+        """Closes a segment whose time has come, and lets go of what lies before `start`."""
         log = self._log
-        if not log.upkeep_due(now_ms, end):
+        await self.delete_before(start)
+        # Retention is decided by the group's leader, so only rolling is asked for here.
+        if not log.upkeep_due(now_ms, log.start_offset):
             return
 
         def chore(checkpoint: Checkpointer) -> None:
             log.roll_if_due(now_ms)
-            log.apply_retention(now_ms, end)
             if log.checkpoint_due():
                 checkpoint()
 
         await self._exclusively(chore)
+
+    def remove_state_snapshot(self) -> None:
+        """In a worker thread: the snapshot of a state machine is not of this log any more."""
+        with contextlib.suppress(FileNotFoundError):
+            self._file_system.remove(self._log.directory / STATE_SNAPSHOT)
 
     def is_compaction_due(self, now_ms: int, end: Offset) -> bool:
         return self._log.compaction_due(now_ms, end)
@@ -132,10 +168,13 @@ class LogKeeper:
 
     async def _to_the_end(self, executor: Executor, work: Callable[[], object]) -> None:
         """Shielded, and waited for when closing: the thread goes on even if its caller does not."""
-        running = asyncio.get_running_loop().create_task(self._in_thread(executor, work))
+        await asyncio.shield(self._track(self._in_thread(executor, work)))
+
+    def _track(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        running = asyncio.get_running_loop().create_task(work)
         self._tasks.add(running)
         running.add_done_callback(self._tasks.discard)
-        await asyncio.shield(running)
+        return running
 
     async def _in_thread(self, executor: Executor, work: Callable[[], T]) -> T:
         try:
@@ -148,3 +187,13 @@ class LogKeeper:
         if isinstance(error, (StorageDamaged, SyncFailed)):
             self._on_damage(error)
         return Refused(Reason.STORAGE_ERROR, f"{self._log.directory} can't be read: {error}")
+
+
+def _try_on_full_disk(checkpoint: Checkpointer) -> None:
+    try:
+        checkpoint()
+    except SyncFailed:
+        raise
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise

@@ -15,7 +15,7 @@ taken, the batches that it sent right behind must not be taken either, or they w
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from penstock.model.errors import Reason, Refused
@@ -170,21 +170,24 @@ class ProducerStates:
             if now_ms - awaited[2] < expiry_ms
         }
 
-    def lay_on_top(self, newer: "ProducerStates") -> None:
-        """Adds what batches after this state did, when they were seen before it was known."""
-        for producer_id, after in newer._producers.items():
-            before = self._producers.pop(producer_id, None)
-            batches = after.batches
-            if before is not None and before.epoch == after.epoch:
-                batches = (*before.batches, *batches)[-BATCHES_KEPT:]
-            self._producers[producer_id] = Producer(after.epoch, after.seen_ms, batches)
+    def snapshot(self, instead: Mapping[int, Producer | None] | None = None) -> bytes:
+        """All producers as bytes, some of them as they were at another time; None: not there."""
+        producers = self._producers
+        if instead:
+            producers = {**producers, **{key: value for key, value in instead.items() if value}}
+            for producer_id, before in instead.items():
+                if before is None:
+                    producers.pop(producer_id, None)
+        return _encode(producers)
 
-    def snapshot(self) -> bytes:
-        parts = [_SNAPSHOT_HEAD.pack(_VERSION, len(self._producers))]
+    def snapshot_before(self, offset: int) -> bytes:
+        """What is known of producers by their batches before `offset` alone."""
+        producers = {}
         for producer_id, (epoch, seen_ms, batches) in self._producers.items():
-            parts.append(_PRODUCER.pack(producer_id, epoch, seen_ms, len(batches)))
-            parts += [_BATCH.pack(*batch) for batch in batches]
-        return b"".join(parts)
+            kept = tuple(batch for batch in batches if batch.last_offset < offset)
+            if kept:
+                producers[producer_id] = Producer(epoch, seen_ms, kept)
+        return _encode(producers)
 
     def restore(self, data: bytes) -> None:
         """Takes over a snapshot; no bytes at all are the state of an empty log."""
@@ -203,6 +206,14 @@ class ProducerStates:
             )
             self._producers[producer_id] = Producer(epoch, seen_ms, batches)
             position = end
+
+
+def _encode(producers: Mapping[int, Producer]) -> bytes:
+    parts = [_SNAPSHOT_HEAD.pack(_VERSION, len(producers))]
+    for producer_id, (epoch, seen_ms, batches) in producers.items():
+        parts.append(_PRODUCER.pack(producer_id, epoch, seen_ms, len(batches)))
+        parts += [_BATCH.pack(*batch) for batch in batches]
+    return b"".join(parts)
 
 
 def _out_of_order(header: BatchHeader, last_sequence: int) -> Refused:

@@ -1,24 +1,21 @@
-"""One partition's copy on this node: offsets, high watermark, producers, reads and waiters.
+"""One partition's copy on this node, as clients see it: they append to it and read from it.
 
-Today it leads a group of one; a quorum will stand behind the same face. The event loop owns
-everything here. Offsets are given out at `append`, in memory; the high watermark follows when the
-writer's job is done, and only what lies below it is ever shown to a reader.
+A leader gives out offsets at `append`, in memory, and proposes the batch to the group; the high
+watermark follows when the batch is committed and safe here, and only what lies below it is ever
+shown to a reader.
 """
 
-import asyncio
 import contextlib
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import Executor
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from penstock.model.clock import Clock
 from penstock.model.errors import Reason, Refused, StorageDamaged
 from penstock.model.file_ranges import FileRange
-from penstock.model.ids import Offset, Term, TopicId, TopicPartition
+from penstock.model.ids import Offset, TopicId, TopicPartition
 from penstock.model.topic_config import FlushPolicy, TopicConfig
+from penstock.raft.entries import EntryKind
+from penstock.raft.ready import Refusal
 from penstock.records.batch import (
     LENGTH_OFFSET_OVERHEAD,
     BatchHeader,
@@ -27,17 +24,17 @@ from penstock.records.batch import (
     parse_header,
     stamp,
 )
-from penstock.replication.admission import Admission, Batch, refused_bytes
-from penstock.replication.backlog import Backlog
-from penstock.replication.batch_buffers import BatchBuffers
+from penstock.replication.acknowledgements import Pending
+from penstock.replication.admission import Admission, refused_bytes
+from penstock.replication.batch_buffers import Batch
 from penstock.replication.commit import Commit
-from penstock.replication.keeper import LogKeeper
+from penstock.replication.entry_codec import encode_log_start
+from penstock.replication.group_member import GroupMember
+from penstock.replication.opening import OpenedLog
 from penstock.replication.positions import NOT_FOUND, FoundOffset, Position, end_of_term, term_at
-from penstock.replication.pressure import Pressure
-from penstock.replication.producer_states import Producer, ProducerBatch, ProducerStates
-from penstock.replication.watches import Watch, Watches
-from penstock.replication.writer import Writer
-from penstock.storage.log import Log
+from penstock.replication.producer_states import Producer, ProducerBatch
+from penstock.replication.replica_parts import ReplicaParts
+from penstock.replication.watches import Watch
 
 logger = logging.getLogger(__name__)
 
@@ -45,113 +42,43 @@ PRODUCER_EXPIRY_MS = 24 * 3600 * 1000
 
 
 class Appended(NamedTuple):
-    """Where a batch went; `done` is None when it is safe already."""
+    """Where a batch went."""
 
     base_offset: int
     append_time_ms: int
     log_start_offset: int
+    # Committed, and held by as many members as the topic asks for; None when that is so already.
     done: Commit | None
+    # Safe on this node, whatever becomes of it elsewhere; None when that is so already.
+    stored: Commit | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaParts:
-    """What all replicas of a node share."""
-
-    clock: Clock
-    executor: Executor
-    background: Executor
-    pressure: Pressure
-    buffers: BatchBuffers
-    unflushed_bytes_max: int
-
-
-class Replica:
+class Replica(GroupMember):
     """One partition's copy; stopped for good when its log can't be trusted."""
 
-    __slots__ = (
-        "_admission",
-        "_backlog",
-        "_flush_timer",
-        "_has_log",
-        "_is_closed",
-        "_keeper",
-        "_log",
-        "_loop",
-        "_parts",
-        "_refusal",
-        "_states",
-        "_undo",
-        "_watches",
-        "_writer",
-        "before_compaction",
-        "config",
-        "high_watermark",
-        "log_end_offset",
-        "partition",
-        "stopped_because",
-        "term",
-        "topic_id",
-    )
-
-    # A replica whose log could not be opened has none of these.
-    _log: Log
-    _writer: Writer
-    _keeper: LogKeeper
+    __slots__ = ("_admission", "_is_closed", "_states", "before_compaction", "stopped_because")
 
     def __init__(
         self,
         *,
         partition: TopicPartition,
         topic_id: TopicId,
-        term: Term,
         config: TopicConfig,
-        opened: tuple[Log, ProducerStates] | StorageDamaged | OSError,
+        opened: OpenedLog | StorageDamaged | OSError,
         parts: ReplicaParts,
     ) -> None:
-        self.partition = partition
-        self.topic_id = topic_id
-        self.term = term
-        self.config = config
+        super().__init__(partition=partition, topic_id=topic_id, config=config, parts=parts)
         self.stopped_because: Exception | None = None
         # Asked before each compaction by whoever rebuilds a state from this log.
         self.before_compaction: Callable[[], Awaitable[bool]] | None = None
         self._admission = Admission(config)
-        self._parts = parts
-        self._loop = asyncio.get_running_loop()
-        self._watches = Watches()
-        self._refusal: tuple[Reason, str] | None = None
-        self._backlog = Backlog(parts.pressure, parts.unflushed_bytes_max)
-        self._flush_timer: asyncio.TimerHandle | None = None
-        # What to take back, newest last, should the write of these base offsets fail.
-        self._undo: deque[tuple[int, int, Producer | None]] = deque()
-        self._states = ProducerStates()
-        self.high_watermark = self.log_end_offset = Offset(0)
-        self._has_log = isinstance(opened, tuple)
         self._is_closed = False
-        if isinstance(opened, tuple):
-            self._attach(*opened)
+        self._states = self._ledger.states
+        if isinstance(opened, OpenedLog):
+            self._attach(opened)
+            self._states = self._ledger.states
         else:
             self.stop(opened)
-
-    def _attach(self, log: Log, states: ProducerStates) -> None:
-        self._log = log
-        self._states = states
-        self.high_watermark = self.log_end_offset = log.end_offset
-        self._writer = Writer(
-            log,
-            self,
-            loop=self._loop,
-            executor=self._parts.executor,
-            buffers=self._parts.buffers,
-            syncs_before_ack=self.config.flush_policy is FlushPolicy.BEFORE_ACK,
-        )
-        self._keeper = LogKeeper(
-            log,
-            self._writer,
-            executor=self._parts.executor,
-            background=self._parts.background,
-            on_damage=self.stop,
-        )
 
     # What it holds
 
@@ -183,10 +110,6 @@ class Replica:
             self._log.config = config
             self._writer.syncs_before_ack = config.flush_policy is FlushPolicy.BEFORE_ACK
 
-    def check_running(self) -> None:
-        if self._refusal is not None:
-            raise Refused(*self._refusal)
-
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Refuses a client whose metadata is older or newer than this leadership (KIP-320)."""
         if current_leader_epoch in (-1, self.term):
@@ -198,10 +121,9 @@ class Replica:
 
     # Appending
 
-    def append(self, batches: Batch, *, many: bool = False) -> Appended:
+    def append(self, batches: Batch, *, many: bool = False, acks_all: bool = True) -> Appended:
         """Takes one batch of a producer, or several where an old client's messages became such."""
-        if self._refusal is not None:
-            raise Refused(*self._refusal)
+        self._check_appendable(acks_all)
         try:
             header = check_batch(batches)
         except CorruptBatch as bad:
@@ -216,23 +138,38 @@ class Replica:
                 return self._answer_duplicate(duplicate)
         base_offset = self.log_end_offset
         append_time_ms = now_ms if self._admission.stamps_append_time else -1
-        commit = self._put(batch, header, now_ms)
-        return Appended(base_offset, append_time_ms, self._log.start_offset, commit)
+        pending = self._put(batch, header, now_ms)
+        start = self._log.start_offset
+        return Appended(base_offset, append_time_ms, start, pending.done, pending.stored)
 
     def append_own(self, batch: bytes) -> Appended:
         """Takes a batch that the broker built itself, which no topic setting restricts."""
-        self.check_running()
+        self._check_appendable(acks_all=False)
         base_offset = self.log_end_offset
-        commit = self._put(batch, parse_header(batch), self._parts.clock.now_ms())
-        return Appended(base_offset, -1, self._log.start_offset, commit)
+        pending = self._put(batch, parse_header(batch), self._parts.clock.now_ms())
+        return Appended(base_offset, -1, self._log.start_offset, pending.done, pending.stored)
 
     def committed(self) -> Commit:
         """Settles once everything appended so far is safe, or is known not to be."""
-        commit = self._writer.last_commit if self._has_log else None
-        if commit is None:
-            commit = Commit()
-            commit.settle(None)
+        pending = self._acks.last
+        if pending is None and self.is_leader and self._applied_index < self._node.last_index:
+            pending = self._acks.join(self._node.last_index, self.log_end_offset, 0)
+        if pending is not None:
+            return pending.done
+        commit = Commit()
+        commit.settle(None)
         return commit
+
+    def _check_appendable(self, acks_all: bool) -> None:
+        if self._refusal is not None:
+            raise Refused(*self._refusal)
+        if self._consensus.is_stale:
+            self._consensus.drain()
+        if not self.is_leader or self._writer.failure is not None:
+            raise self._not_leader()
+        if acks_all and len(self._in_sync.members) < self.config.min_insync_replicas:
+            detail = f"{self.partition} has {len(self._in_sync.members)} replicas in sync"
+            raise Refused(Reason.NOT_ENOUGH_REPLICAS, detail)
 
     def _admit(self, batch: Batch, header: BatchHeader, now_ms: int) -> Batch:
         admission = self._admission
@@ -240,11 +177,14 @@ class Replica:
         if admission.looks_inside:
             batch = admission.look_inside(batch, header, now_ms)
         if not self._backlog.has_room(len(batch)):
-            if header.producer_id >= 0:
-                self._states.await_again(header, now_ms)
-            detail = f"{self._parts.pressure.total} bytes wait for the disk already"
-            raise Refused(Reason.THROTTLED, detail)
+            raise self._throttled(header, now_ms)
         return batch
+
+    def _throttled(self, header: BatchHeader, now_ms: int) -> Refused:
+        if header.producer_id >= 0:
+            self._states.await_again(header, now_ms)
+        detail = f"{self._parts.pressure.total} bytes are not safe yet"
+        return Refused(Reason.THROTTLED, detail)
 
     def _append_many(self, batches: Batch, is_allowed: bool) -> Appended:
         """All are judged before the first is taken, so that a produce is taken whole or not."""
@@ -263,19 +203,25 @@ class Replica:
             admitted.append((self._admit(view[: header.size], header, now_ms), header))
             view = view[header.size :]
         base_offset = self.log_end_offset
-        commits = [self._put(batch, header, now_ms) for batch, header in admitted]
+        pending = [self._put(batch, header, now_ms) for batch, header in admitted][-1]
         append_time_ms = now_ms if self._admission.stamps_append_time else -1
-        return Appended(base_offset, append_time_ms, self._log.start_offset, commits[-1])
+        start = self._log.start_offset
+        return Appended(base_offset, append_time_ms, start, pending.done, pending.stored)
 
     def _answer_duplicate(self, first: ProducerBatch) -> Appended:
-        """The first answer was lost; the second one waits for the same write as the first did."""
-        done = None
+        """The first answer was lost; the second one waits for the same as the first did."""
+        done = stored = None
         if first.last_offset >= self.high_watermark:
-            done = self._writer.commit_of(first.last_offset)
+            # None waits if another leader took it: then for all that was here when we took over.
+            pending = self._acks.find(first.last_offset) or self._acks.join(
+                self._node.last_index, self.log_end_offset, 0
+            )
+            done, stored = pending.done, pending.stored
         append_time_ms = first.timestamp_ms if self._admission.stamps_append_time else -1
-        return Appended(first.base_offset, append_time_ms, self._log.start_offset, done)
+        start = self._log.start_offset
+        return Appended(first.base_offset, append_time_ms, start, done, stored)
 
-    def _put(self, batch: Batch, header: BatchHeader, now_ms: int) -> Commit:
+    def _put(self, batch: Batch, header: BatchHeader, now_ms: int) -> Pending:
         base_offset = self.log_end_offset
         # The one copy on the way: the connection's buffer is reused before the disk is done.
         copy = self._parts.buffers.copy(batch)
@@ -284,64 +230,45 @@ class Replica:
             header = header._replace(max_timestamp=now_ms)
         else:
             stamp(copy, 0, base_offset=base_offset, term=self.term)
+        size = len(copy)
+        span = header.last_offset_delta + 1
+        index = self._node.propose(copy, size, span)
+        if isinstance(index, Refusal):
+            if index is Refusal.OVERLOADED:
+                raise self._throttled(header, now_ms)
+            raise self._not_leader()
+        if not self._consensus.has_proposals:
+            self._consensus.proposed()
         if header.producer_id >= 0:
-            before = self._states.record(header, base_offset, now_ms)
-            self._undo.append((base_offset, header.producer_id, before))
-        end = Offset(base_offset + header.last_offset_delta + 1)
+            self._ledger.record(header, base_offset, now_ms)
+        end: Offset = base_offset + span  # type: ignore[assignment]  # no call per batch
         self.log_end_offset = end
-        self._backlog.add(len(copy))
-        return self._writer.put(copy, end)
-
-    # What the writer tells
-
-    def producers_snapshot(self) -> bytes:
-        return self._states.snapshot()
-
-    def written(self, end: Offset, size: int) -> None:
-        self.high_watermark = end
-        undo = self._undo
-        while undo and undo[0][0] < end:
-            undo.popleft()
-        self._backlog.remove(size)
-        if self._flush_timer is None and self.config.flush_policy is FlushPolicy.INTERVAL_UNSAFE:
-            self._flush_timer = self._loop.call_later(self.config.flush_ms / 1000, self._flush)
-        self._watches.notify()
-
-    def write_failed(self, error: OSError) -> Refused:
-        logger.error("%s can't be written: %s", self.partition, error)
-        self._roll_back()
-        return Refused(Reason.STORAGE_ERROR, f"{self.partition} can't be written: {error}")
-
-    def log_broken(self, error: Exception) -> Refused:
-        self.stop(error)
-        self._roll_back()
-        assert self._refusal is not None
-        return Refused(*self._refusal)
-
-    def _roll_back(self) -> None:
-        """Back to what is written: the offsets and sequences after it are given out again."""
-        self.log_end_offset = self.high_watermark
-        while self._undo:
-            _, producer_id, before = self._undo.pop()
-            self._states.take_back(producer_id, before)
-        self._backlog.remove(self._backlog.size)
-
-    def _flush(self) -> None:
-        self._flush_timer = None
-        if self._refusal is None:
-            self._writer.sync_soon()
+        self._backlog.add(size)
+        return self._acks.join(index, end, size)
 
     # Reading
 
     def read(self, offset: int, bytes_max: int, *, epoch: int = -1) -> FileRange | None:
-        """Whole batches from `offset` up to the high watermark; None when there is nothing new."""
+        """For consumers: whole batches from `offset` up to the high watermark; None when there is
+        nothing new. An offset above it that the log knows may be committed already, but a new
+        leader does not know it yet: that is nothing new, never an error."""
         if self._refusal is not None:
             raise Refused(*self._refusal)
         if epoch != -1:
             self.check_epoch(epoch)
-        end = self.high_watermark
-        if offset == end:
+        if not self.is_leader:
+            raise self._not_leader()
+        if self.high_watermark <= offset <= self.log_end_offset:
             return None
+        return self._read(offset, bytes_max)
+
+    def read_committed(self, offset: int, bytes_max: int) -> FileRange | None:
+        """As `read`, on every replica: for states that are built from the log."""
+        self.check_running()
+        return None if offset == self.high_watermark else self._read(offset, bytes_max)
+
+    def _read(self, offset: int, bytes_max: int) -> FileRange | None:
+        end = self.high_watermark
         if offset > end or offset < self._log.start_offset:
             detail = f"{self.partition} holds {self._log.start_offset} to {end}, not {offset}"
             raise Refused(Reason.OFFSET_OUT_OF_RANGE, detail)
@@ -370,19 +297,23 @@ class Replica:
         self._log.warm(found)
 
     def on_advance(self, callback: Callable[[], None]) -> Watch:
-        """Calls back whenever the high watermark moved, or once when the replica stopped."""
+        """Calls back whenever the high watermark moved or leadership changed, or once when the
+        replica stopped."""
         return self._watches.add(callback)
 
     async def list_offset(self, timestamp: int) -> FoundOffset:
         """The first record at or after a time, or one of the special positions."""
-        self.check_running()
+        self.check_leader()
         log, end = self._log, self.high_watermark
+        if timestamp in (Position.EARLIEST, Position.EARLIEST_LOCAL):
+            start = log.start_offset
+            return FoundOffset(start, -1, term_at(log, start, self.term))
+        if not self.is_settled:
+            detail = f"the leader of {self.partition} is new and does not know its end yet"
+            raise Refused(Reason.OFFSET_NOT_AVAILABLE, detail)
         match timestamp:
             case Position.LATEST:
                 return FoundOffset(end, -1, self.term)
-            case Position.EARLIEST | Position.EARLIEST_LOCAL:
-                start = log.start_offset
-                return FoundOffset(start, -1, term_at(log, start, self.term))
             case Position.LATEST_TIERED:
                 return NOT_FOUND
             case Position.MAX_TIMESTAMP:
@@ -394,23 +325,49 @@ class Replica:
         return NOT_FOUND if found is None else FoundOffset(*found)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """The newest term not after `epoch`, and the offset at which it ended for readers."""
-        self.check_running()
-        return end_of_term(self._log, epoch, self.term, self.high_watermark)
+        """The newest term not after `epoch`, and the offset at which it ended for readers.
+
+        A leader that is not settled may know of too little that is committed: cut there, it would
+        tell a consumer of a truncation that never was.
+        """
+        self.check_leader()
+        end = self.high_watermark if self.is_settled else self.log_end_offset
+        return end_of_term(self._log, epoch, self.term, end)
 
     # Upkeep
 
     async def delete_records(self, before: int) -> Offset:
         """Moves the log's start; -1 stands for the high watermark. Durable when it returns."""
-        self.check_running()
+        if not self._may_shorten_alone:
+            self.check_leader()
         end = self.high_watermark
         if before == -1:
             before = end
         if not 0 <= before <= end:
             detail = f"{self.partition} ends at {end}, before {before}"
             raise Refused(Reason.OFFSET_OUT_OF_RANGE, detail)
-        await self._keeper.delete_before(Offset(before))
+        if self._may_shorten_alone:
+            await self._keeper.delete_before(Offset(before))
+            return self.log_start_offset
+        if before > self._starts.newest and before > self.log_start_offset:
+            self._propose_start(Offset(before))
+        await self.committed()
+        await self._keeper.delete_before(Offset(min(before, self._starts.committed)))
         return self.log_start_offset
+
+    @property
+    def _may_shorten_alone(self) -> bool:
+        """Whether nobody else need agree, and on a full disk nobody could: the agreement itself
+        would have to be written first."""
+        return self._refusal is None and self._writer.failure is not None and self._is_alone
+
+    def _propose_start(self, offset: Offset) -> None:
+        """Every replica's log begins there once the group agreed on it."""
+        index = self._node.propose_own(EntryKind.LOG_START, encode_log_start(offset))
+        if isinstance(index, Refusal):
+            raise self._not_leader()
+        self._acks.join(index, self.log_end_offset, 0)
+        self._consensus.touch()
 
     async def maintain(
         self, now_ms: int, *, producer_expiry_ms: int = PRODUCER_EXPIRY_MS, compacts: bool = True
@@ -420,11 +377,23 @@ class Replica:
             return
         self._states.expire(now_ms, producer_expiry_ms)
         try:
-            await self._keeper.tidy(now_ms, self.high_watermark)
+            if self._may_shorten_alone:
+                start = self._log.retention_offset(now_ms, self.high_watermark)
+                await self._keeper.delete_before(start)
+            elif self.is_settled:
+                await self._retain(now_ms)
+            await self._keeper.tidy(now_ms, self._starts.committed)
             if compacts and self.config.cleanup_compact:
                 await self._compact(now_ms, producer_expiry_ms)
         except Refused as refused:
             logger.warning("upkeep of %s: %s", self.partition, refused)
+
+    async def _retain(self, now_ms: int) -> None:
+        """Only the leader decides what is too old or too much; the others follow."""
+        start = self._log.retention_offset(now_ms, self.high_watermark)
+        if start > self._starts.newest and start > self.log_start_offset:
+            self._propose_start(start)
+            await self.committed()
 
     async def _compact(self, now_ms: int, producer_expiry_ms: int) -> None:
         end = self.high_watermark
@@ -444,7 +413,7 @@ class Replica:
         """Takes the replica out of service until an operator has repaired its log."""
         if self.stopped_because is not None:
             return
-        logger.error("%s is stopped: %s", self.partition, error)
+        logger.error("%s is stopped: %s", self.partition, error, exc_info=_bug(error))
         self.stopped_because = error
         self._end(Reason.STORAGE_ERROR, f"{self.partition} is stopped: {error}")
 
@@ -454,8 +423,12 @@ class Replica:
         await self._close_log(with_checkpoint=False)
 
     async def close(self) -> None:
-        """Flushes and checkpoints, so that the next start has nothing to recover."""
-        is_sound = self._refusal is None
+        """Hands over what it leads, flushes and checkpoints: the next start recovers nothing."""
+        # While a snapshot is being installed, state and log do not belong together.
+        is_sound = self._refusal is None and self._installed_offset <= self.high_watermark
+        if is_sound and self.is_leader:
+            self._node.resign()
+            self._consensus.drain()
         self._end(Reason.NOT_LEADER_OR_FOLLOWER, "the broker is shutting down")
         await self._close_log(with_checkpoint=is_sound)
 
@@ -466,10 +439,17 @@ class Replica:
             self._flush_timer.cancel()
             self._flush_timer = None
         if self._has_log:
+            self._consensus.end()
             self._keeper.end()
-        self._watches.notify()
+            self._leave(Refused(*self._refusal))
+        self._notify_leadership()
 
     async def _close_log(self, *, with_checkpoint: bool) -> None:
         if self._has_log and not self._is_closed:
             self._is_closed = True
             await self._keeper.close(with_checkpoint=with_checkpoint)
+
+
+def _bug(error: Exception) -> Exception | None:
+    """What is no fault of the disk is a bug of ours: where it came from must be in the log."""
+    return None if isinstance(error, (OSError, StorageDamaged)) else error

@@ -5,29 +5,61 @@ more than their work.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
+from typing import NamedTuple
 
 from penstock.model.clock import Clock
 from penstock.model.errors import StorageDamaged
-from penstock.model.ids import Term, TopicId, TopicPartition
+from penstock.model.ids import (
+    BrokerId,
+    DirectoryId,
+    PartitionId,
+    ReplicaId,
+    Term,
+    TopicId,
+    TopicPartition,
+)
 from penstock.model.limits import Limits
 from penstock.model.topic_config import TopicConfig
+from penstock.raft.entries import HardState
+from penstock.raft.membership import Membership
+from penstock.raft.settings import RaftSettings
 from penstock.records.batch import BatchHeader
 from penstock.replication.batch_buffers import BatchBuffers
+from penstock.replication.entry_codec import encode_membership
+from penstock.replication.hard_state_writer import NO_VOTE, HardStateWriter, stored
+from penstock.replication.opening import OpenedLog
+from penstock.replication.outbound import Outbound
 from penstock.replication.pressure import Pressure
-from penstock.replication.producer_states import ProducerStates
-from penstock.replication.replica import Replica, ReplicaParts
+from penstock.replication.producer_ledger import ProducerLedger
+from penstock.replication.recent_entries import RecentEntries
+from penstock.replication.replica import Replica
+from penstock.replication.replica_parts import ReplicaParts
 from penstock.storage.data_directory import DataDirectory
 from penstock.storage.file_system import FileSystem
-from penstock.storage.log import Log
+from penstock.storage.hard_states import HardStates, StoredHardState
+from penstock.storage.log import Log, LogBase
 from penstock.storage.open_files import OpenFiles
 
 # Partitions that one worker job makes or opens before it reports back.
 PARTITIONS_PER_JOB = 32
 
-Opened = tuple[Log, ProducerStates] | StorageDamaged | OSError
+Opened = OpenedLog | StorageDamaged | OSError
+Founders = Mapping[int, Sequence[ReplicaId]]
+
+
+class _Place(NamedTuple):
+    """One replica that is to be made or opened."""
+
+    partition: TopicPartition
+    key: PartitionId
+    path: Path
+    config: TopicConfig
+    founders: Sequence[ReplicaId]
+    # What is known of the group's terms and votes here; None if nothing ever was.
+    known: StoredHardState | None
 
 
 class ReplicaStore:
@@ -43,7 +75,11 @@ class ReplicaStore:
         executor: Executor,
         background: Executor,
         limits: Limits,
-        term: Term,
+        own: ReplicaId,
+        outbound: Outbound,
+        hard_states: HardStates,
+        random_below: Callable[[int], int],
+        raft_settings: RaftSettings,
     ) -> None:
         self.pressure = Pressure(limits)
         self._directory = directory
@@ -52,146 +88,244 @@ class ReplicaStore:
         self._clock = clock
         self._executor = executor
         self._background = background
-        self._term = term
+        self._own = own
+        self._hard_states = HardStateWriter(hard_states, executor)
         self._parts = ReplicaParts(
+            own=own,
             clock=clock,
             executor=executor,
             background=background,
+            file_system=file_system,
             pressure=self.pressure,
             buffers=BatchBuffers(),
+            recent=RecentEntries(),
             unflushed_bytes_max=limits.unflushed_bytes_per_partition_max,
+            outbound=outbound,
+            hard_states=self._hard_states,
+            random_below=random_below,
+            raft_settings=raft_settings,
         )
 
     async def create(
-        self, partitions: Sequence[TopicPartition], topic_id: TopicId, config: TopicConfig
-    ) -> list[Replica]:
-        """All of them, durable, or an OSError or StorageDamaged and none.
-
-        A log that an earlier attempt left behind is opened: it may hold acknowledged records.
-        """
-        outcomes = await self._in_jobs(
-            partitions, lambda partition: self._create_or_open(partition, topic_id, config)
-        )
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                await self._close_logs(outcomes)
-                raise outcome
-        return self._replicas(partitions, topic_id, config, outcomes)
-
-    async def open(
-        self, partitions: Sequence[TopicPartition], topic_id: TopicId, config: TopicConfig
-    ) -> list[Replica]:
-        """All of them; one whose log is damaged is there, but stopped."""
-        outcomes = await self._in_jobs(
-            partitions,
-            lambda partition: self._open(self._place(partition, topic_id), config),
-        )
-        return self._replicas(partitions, topic_id, config, outcomes)
-
-    async def open_metadata(
-        self, partition: TopicPartition, topic_id: TopicId, config: TopicConfig
-    ) -> Replica:
-        """The metadata log: made on the first start of this directory, opened on later ones."""
-        loop = asyncio.get_running_loop()
-        place = self._directory.metadata_directory
-        outcome = await loop.run_in_executor(self._executor, self._make_or_open, place, config)
-        return self._replicas([partition], topic_id, config, [outcome])[0]
-
-    async def remove_topic(self, topic_id: TopicId) -> None:
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._background, self._directory.remove_topic, topic_id)
-
-    def _replicas(
         self,
         partitions: Sequence[TopicPartition],
         topic_id: TopicId,
         config: TopicConfig,
-        outcomes: Sequence[Opened],
+        founders: Founders,
     ) -> list[Replica]:
+        """All of them, durable, or an OSError and none.
+
+        A log that an earlier attempt left behind is opened: it may hold acknowledged records. If
+        it is damaged, its replica is there, but stopped.
+        """
+        places = self._places(partitions, topic_id, config, founders)
+        outcomes = await self._make_or_open(places)
+        for outcome in outcomes:
+            if isinstance(outcome, OSError):
+                await self._close_logs(outcomes)
+                raise outcome
+        return self._replicas(places, outcomes)
+
+    async def open(
+        self,
+        partitions: Sequence[TopicPartition],
+        topic_id: TopicId,
+        config: TopicConfig,
+        founders: Founders,
+    ) -> list[Replica]:
+        """All of them; one whose log is damaged or can't be made is there, but stopped."""
+        places = self._places(partitions, topic_id, config, founders)
+        return self._replicas(places, await self._make_or_open(places))
+
+    async def open_metadata(
+        self,
+        partition: TopicPartition,
+        topic_id: TopicId,
+        config: TopicConfig,
+        founders: Sequence[ReplicaId],
+    ) -> Replica:
+        """The metadata log: made on the first start of this directory, opened on later ones."""
+        key = PartitionId(topic_id, partition.partition)
+        place = _Place(
+            partition,
+            key,
+            self._directory.metadata_directory,
+            config,
+            founders,
+            self._hard_states.get(key),
+        )
+        return self._replicas([place], await self._make_or_open([place]))[0]
+
+    async def remove_topic(self, topic_id: TopicId) -> None:
+        self._hard_states.forget_topic(topic_id)
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._background, self._directory.remove_topic, topic_id)
+
+    async def remove_partition(self, key: PartitionId) -> None:
+        """The replica moved away. Its vote stays: it must not vote twice if it comes back."""
+        done, settle = _waiting()
+        self._hard_states.mark(key, is_gone=True, done=settle)
+        await done
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(
+            self._background, self._directory.remove_partition, key.topic_id, key.partition
+        )
+
+    async def close(self) -> None:
+        """After all replicas: waits until every term and vote is durable."""
+        await self._hard_states.close()
+
+    # Places
+
+    def _places(
+        self,
+        partitions: Sequence[TopicPartition],
+        topic_id: TopicId,
+        config: TopicConfig,
+        founders: Founders,
+    ) -> list[_Place]:
+        places = []
+        for partition in partitions:
+            key = PartitionId(topic_id, partition.partition)
+            path = self._directory.partition_directory(topic_id, partition.partition)
+            known = self._hard_states.get(key)
+            places.append(
+                _Place(partition, key, path, config, founders[partition.partition], known)
+            )
+        return places
+
+    def _replicas(self, places: Sequence[_Place], outcomes: Sequence[Opened]) -> list[Replica]:
         return [
             Replica(
-                partition=partition,
-                topic_id=topic_id,
-                term=self._term,
-                config=config,
+                partition=place.partition,
+                topic_id=place.key.topic_id,
+                config=place.config,
                 opened=outcome,
                 parts=self._parts,
             )
-            for partition, outcome in zip(partitions, outcomes, strict=True)
+            for place, outcome in zip(places, outcomes, strict=True)
         ]
 
-    def _place(self, partition: TopicPartition, topic_id: TopicId) -> Path:
-        return self._directory.partition_directory(topic_id, partition.partition)
+    async def _make_or_open(self, places: Sequence[_Place]) -> list[Opened]:
+        outcomes = await self._in_jobs(places)
+        await self._put_all(
+            [
+                (place.key, stored(outcome.hard_state))
+                for place, outcome in zip(places, outcomes, strict=True)
+                if isinstance(outcome, OpenedLog) and place.known is None
+            ]
+        )
+        return outcomes
 
-    async def _in_jobs(
-        self, partitions: Sequence[TopicPartition], work: Callable[[TopicPartition], Opened]
-    ) -> list[Opened]:
+    async def _put_all(self, states: Sequence[tuple[PartitionId, StoredHardState]]) -> None:
+        """From here on these groups are known: a log that is missing later is damage."""
+        if not states:
+            return
+        done, settle = _waiting()
+        for key, state in states:
+            self._hard_states.put(key, state, settle if key == states[-1][0] else None)
+        await done
+
+    async def _in_jobs(self, places: Sequence[_Place]) -> list[Opened]:
         loop = asyncio.get_running_loop()
 
-        def run(some: Sequence[TopicPartition]) -> list[Opened]:
-            return [work(partition) for partition in some]
+        def run(some: Sequence[_Place]) -> list[Opened]:
+            return [self._make_or_open_one(place) for place in some]
 
         jobs = [
-            loop.run_in_executor(
-                self._executor, run, partitions[start : start + PARTITIONS_PER_JOB]
-            )
-            for start in range(0, len(partitions), PARTITIONS_PER_JOB)
+            loop.run_in_executor(self._executor, run, places[start : start + PARTITIONS_PER_JOB])
+            for start in range(0, len(places), PARTITIONS_PER_JOB)
         ]
         return [outcome for outcomes in await asyncio.gather(*jobs) for outcome in outcomes]
 
     async def _close_logs(self, outcomes: Sequence[Opened]) -> None:
         def close() -> None:
             for outcome in outcomes:
-                if isinstance(outcome, tuple):
-                    outcome[0].close()
+                if isinstance(outcome, OpenedLog):
+                    outcome.log.close()
 
         await asyncio.get_running_loop().run_in_executor(self._executor, close)
 
     # In worker threads
 
-    def _create_or_open(
-        self, partition: TopicPartition, topic_id: TopicId, config: TopicConfig
-    ) -> Opened:
-        return self._make_or_open(self._place(partition, topic_id), config)
-
-    def _make_or_open(self, place: Path, config: TopicConfig) -> Opened:
+    def _make_or_open_one(self, place: _Place) -> Opened:
         try:
-            if Log.exists(place, file_system=self._file_system):
-                return self._open(place, config)
-            log = Log.create(
-                place,
-                config=config,
-                file_system=self._file_system,
-                open_files=self._open_files,
-                clock=self._clock,
-            )
+            if Log.exists(place.path, file_system=self._file_system):
+                log, ledger = self._open(place)
+            elif place.known is not None and not place.known.is_gone:
+                return StorageDamaged(str(place.path), 0, "the log is missing")
+            else:
+                log, ledger = self._make(place), ProducerLedger()
         except (StorageDamaged, OSError) as error:
             return error
-        return log, ProducerStates()
+        hard_state = _hard_state(place.known)
+        is_returning = place.known is not None and place.known.is_gone
+        is_new = log.last_index == 0 and hard_state.term == 0 and not is_returning
+        return OpenedLog(
+            log,
+            ledger,
+            hard_state,
+            place.founders,
+            leads_first=is_new and place.founders[0] == self._own,
+            is_returning=is_returning,
+        )
 
-    def _open(self, place: Path, config: TopicConfig) -> Opened:
+    def _make(self, place: _Place) -> Log:
+        # One that comes back must not take itself for what it was when the group was founded.
+        founders = Membership(frozenset(place.founders if place.known is None else ()))
+        return Log.create(
+            place.path,
+            config=place.config,
+            file_system=self._file_system,
+            open_files=self._open_files,
+            clock=self._clock,
+            base=LogBase(membership=encode_membership(founders)),
+        )
+
+    def _open(self, place: _Place) -> tuple[Log, ProducerLedger]:
         # The checkpoint's state is known only once the log is open, but the batches after it are
-        # seen while it opens: they go to states of their own, which are laid on top then.
-        newer = ProducerStates()
-        opened_ms = self._clock.now_ms()
+        # seen while it opens.
+        newer: list[BatchHeader] = []
 
         def on_batch(header: BatchHeader) -> None:
             if header.producer_id >= 0:
-                newer.record(header, header.base_offset, opened_ms)
+                newer.append(header)
 
-        try:
-            log = Log.open(
-                place,
-                config=config,
-                file_system=self._file_system,
-                open_files=self._open_files,
-                clock=self._clock,
-                on_batch=on_batch,
-                term_max=self._term,
-            )
-        except (StorageDamaged, OSError) as error:
-            return error
-        states = ProducerStates()
-        states.restore(log.state)
-        states.lay_on_top(newer)
-        return log, states
+        log = Log.open(
+            place.path,
+            config=place.config,
+            file_system=self._file_system,
+            open_files=self._open_files,
+            clock=self._clock,
+            on_batch=on_batch,
+        )
+        ledger = ProducerLedger()
+        ledger.restore(log.state)
+        opened_ms = self._clock.now_ms()
+        for header in newer:
+            ledger.record(header, header.base_offset, opened_ms)
+        return log, ledger
+
+
+def _waiting() -> tuple[asyncio.Future[None], Callable[[Exception | None], None]]:
+    """A future, and what settles it once something is durable or can't be."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def settle(error: Exception | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    return done, settle
+
+
+def _hard_state(known: StoredHardState | None) -> HardState:
+    if known is None:
+        return HardState()
+    vote = None
+    if known.vote_node != NO_VOTE:
+        vote = ReplicaId(BrokerId(known.vote_node), DirectoryId(known.vote_directory))
+    return HardState(Term(known.term), vote)

@@ -1,47 +1,69 @@
-"""Group commit of one log: batches that pile up while the disk works are written together.
+"""Group commit of one log: what piles up while the disk works is written together.
 
-At most one job of a log runs at a time, in a worker thread: it appends all batches that are queued,
-syncs them as the flush policy says, tells the event loop, and then runs the chores that need the
-log to themselves (retention, deletion, checkpoints). So a chore never races the appender, and the
-state that a checkpoint stores is the one at the end of exactly the batches of its job.
+At most one job of a log runs at a time, in a worker thread: it carries out all writes that are
+queued, in their order, syncs them as the flush policy says, tells the event loop, and then runs the
+chores that need the log to themselves (retention, deletion, checkpoints). So a chore never races
+the appender.
 
-Two failures are kept apart. A write that fails (a full disk) leaves the log as it was: everything
-queued is refused and the next append tries again. A sync that fails leaves the page cache
-unknowable, since a retried sync may succeed without the data ever reaching the disk: the log is
-broken and must not be trusted before it was read again.
+Two failures are kept apart. A write that fails (a full disk) leaves the log as it was: it stays at
+the head of the queue and is tried again after a while, because Raft may have promised the entry
+elsewhere already. A sync that fails leaves the page cache unknowable, since a retried sync may
+succeed without the data ever reaching the disk: the log is broken and must not be trusted before it
+was read again.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from penstock.model.errors import Refused
-from penstock.model.ids import Offset
-from penstock.replication.batch_buffers import LARGE_BYTES_MIN, Batch, BatchBuffers
-from penstock.replication.commit import Commit
+from penstock.model.ids import LogIndex, Offset
+from penstock.replication.batch_buffers import Batch
 from penstock.storage.file_system import SyncFailed
-from penstock.storage.log import Log
+from penstock.storage.log import Log, LogBase
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+# How long a write that failed, as on a full disk, waits before it is tried again: at first, and at
+# most, after it failed many times.
+RETRY_AFTER_S_MIN = 0.05
+RETRY_AFTER_S_MAX = 1.0
+
+
+class LogWrite(NamedTuple):
+    """One write of Raft: first what replaces the log, then what is cut off, then what is added."""
+
+    number: int
+    # A snapshot that replaces everything: where the log begins then, and the owner's state there.
+    reset: tuple[LogBase, bytes] | None
+    # Where the batches begin, if the log may hold something else from there on; else None.
+    cut_index: int | None
+    batches: Sequence[Batch]
+    # Raft's own entries are safe before they count, whatever the topic's flush policy risks.
+    must_sync: bool
+
 
 class WriterOwner(Protocol):
     """What the writer tells its replica, always on the event loop."""
 
-    def producers_snapshot(self) -> bytes:
-        """The producers' state at the end of all that was queued."""
+    def checkpoint_state(self) -> tuple[bytes, Offset]:
+        """The producers' state as of an offset that will never be truncated, and that offset."""
         ...
 
-    def written(self, end: Offset, size: int) -> None:
-        """All before `end` is as safe as the flush policy asks for; it was `size` bytes."""
+    def before_reset(self) -> None:
+        """In the worker thread: a snapshot is about to replace the log."""
         ...
 
-    def write_failed(self, error: OSError) -> Refused:
-        """Nothing after the last `written` is in the log; returns what to tell those who wait."""
+    def written(self, number: int) -> None:
+        """All writes up to this one are as safe as the flush policy asks for."""
+        ...
+
+    def write_failed(self, error: OSError) -> None:
+        """Nothing after the last `written` is in the log; it will be tried again."""
         ...
 
     def log_broken(self, error: Exception) -> Refused:
@@ -50,31 +72,35 @@ class WriterOwner(Protocol):
 
 
 class Checkpointer:
-    """Writes the log's checkpoint inside a job, with the state that belongs to the job's end."""
+    """Writes the log's checkpoint inside a job, with the state of when the job began."""
 
-    __slots__ = ("_end", "_log", "_state")
+    __slots__ = ("_log", "_state", "_state_offset")
 
-    def __init__(self, log: Log, state: bytes, end: Offset) -> None:
+    def __init__(self, log: Log, state: bytes, state_offset: Offset) -> None:
         self._log = log
         self._state = state
-        self._end = end
+        self._state_offset = state_offset
 
     def __call__(self) -> None:
         """The log syncs first, so that everything before the flush mark is on disk."""
-        self._log.checkpoint(state=self._state, state_offset=self._end, flushed_offset=self._end)
+        self._log.checkpoint(
+            state=self._state, state_offset=self._state_offset, flushed_offset=self._log.end_offset
+        )
 
 
 Chore = Callable[[Checkpointer], object]
+_Outcomes = list[tuple[object, Exception | None]]
 
 
 class _Job:
-    __slots__ = ("batches", "checkpointer", "chores", "commit", "end", "size", "syncs")
+    __slots__ = ("checkpointer", "chores", "done", "failure", "is_told", "syncs", "writes")
 
-    def __init__(self, batches: list[Batch], size: int, commit: Commit | None, end: Offset) -> None:
-        self.batches = batches
-        self.size = size
-        self.commit = commit
-        self.end = end
+    def __init__(self, writes: list[LogWrite]) -> None:
+        self.writes = writes
+        # How many of them are carried out.
+        self.done = 0
+        self.failure: OSError | None = None
+        self.is_told = False
         self.syncs = True
         self.chores: list[tuple[Chore, asyncio.Future[Any]]] = []
         self.checkpointer: Checkpointer | None = None
@@ -84,21 +110,20 @@ class Writer:
     """The queue of one log and the job that empties it."""
 
     __slots__ = (
-        "_buffers",
         "_chores",
-        "_commit",
-        "_end",
         "_executor",
+        "_is_broken",
         "_is_running",
         "_is_scheduled",
-        "_job",
         "_log",
         "_loop",
         "_owner",
         "_queue",
-        "_queue_size",
+        "_retry",
+        "_retry_after_s",
         "_syncs_next",
         "_when_idle",
+        "failure",
         "syncs_before_ack",
     )
 
@@ -109,50 +134,31 @@ class Writer:
         *,
         loop: asyncio.AbstractEventLoop,
         executor: Executor,
-        buffers: BatchBuffers,
         syncs_before_ack: bool,
     ) -> None:
         self._log = log
         self._owner = owner
         self._loop = loop
         self._executor = executor
-        self._buffers = buffers
         self.syncs_before_ack = syncs_before_ack
-        self._queue: list[Batch] = []
-        self._queue_size = 0
-        self._end = log.end_offset
-        self._commit: Commit | None = None
-        self._job: _Job | None = None
+        self._queue: list[LogWrite] = []
         self._chores: list[tuple[Chore, asyncio.Future[Any]]] = []
         self._is_scheduled = False
         self._is_running = False
+        self._is_broken = False
         self._syncs_next = False
+        # From a write that failed until one succeeds.
+        self.failure: OSError | None = None
+        # Set while a failed write waits to be tried again.
+        self._retry: asyncio.TimerHandle | None = None
+        self._retry_after_s = RETRY_AFTER_S_MIN
         self._when_idle: list[asyncio.Future[None]] = []
 
-    def put(self, batch: Batch, end: Offset) -> Commit:
-        """Queues a stamped batch that ends before `end`; the commit settles with its write."""
-        self._queue.append(batch)
-        self._queue_size += len(batch)
-        self._end = end
-        commit = self._commit
-        if commit is None:
-            commit = self._commit = Commit()
-            self._schedule()
-        return commit
-
-    def commit_of(self, last_offset: int) -> Commit | None:
-        """What an append that holds `last_offset` waits for; None when it is written."""
-        job = self._job
-        if job is not None and job.commit is not None and last_offset < job.end:
-            return job.commit
-        return self._commit
-
-    @property
-    def last_commit(self) -> Commit | None:
-        """What the newest append waits for; None when all is written."""
-        if self._commit is not None:
-            return self._commit
-        return self._job.commit if self._job is not None else None
+    def put(self, write: LogWrite) -> None:
+        """Queues a write; the owner hears of it by `written`."""
+        self._queue.append(write)
+        if not self._is_running and self._retry is None and not self._is_broken:
+            self._start()
 
     def sync_soon(self) -> None:
         """Lets the next job sync, for logs whose appends are acknowledged before that."""
@@ -167,11 +173,13 @@ class Writer:
         return await done
 
     async def idle(self) -> None:
-        """Waits until nothing is queued and no job runs."""
+        """Waits until nothing is queued and no job runs; what fails is not tried again."""
+        self._end_retries()
         while self._is_running or self._is_scheduled:
             done: asyncio.Future[None] = self._loop.create_future()
             self._when_idle.append(done)
             await done
+            self._end_retries()
 
     # On the loop
 
@@ -179,49 +187,61 @@ class Writer:
         """With the next turn of the loop: what one read of a socket brings shares a job."""
         if not self._is_scheduled and not self._is_running:
             self._is_scheduled = True
-            self._loop.call_soon(self._start)
+            self._loop.call_soon(self._start_scheduled)
+
+    def _start_scheduled(self) -> None:
+        self._is_scheduled = False
+        if not self._is_running:
+            self._start()
 
     def _start(self) -> None:
-        self._is_scheduled = False
         if not self._has_work():
             self._became_idle()
             return
         job = self._next_job()
-        self._job = job
         self._is_running = True
         self._executor.submit(self._run, job)
 
     def _has_work(self) -> bool:
-        return bool(self._queue or self._chores or self._syncs_next)
+        if self._retry is None:
+            return bool(self._queue or self._chores or self._syncs_next)
+        # The owner's state is that of a snapshot which is not in the log yet: no chore fits it.
+        if any(write.reset is not None for write in self._queue):
+            return False
+        return bool(self._chores or self._syncs_next)
 
     def _next_job(self) -> _Job:
-        job = _Job(self._queue, self._queue_size, self._commit, self._end)
-        job.syncs = self.syncs_before_ack or self._syncs_next
+        writes: list[LogWrite] = []
+        if self._retry is None:
+            writes, self._queue = self._queue, writes
+        job = _Job(writes)
+        job.syncs = (
+            self.syncs_before_ack or self._syncs_next or any(write.must_sync for write in writes)
+        )
         self._syncs_next = False
-        job.chores = self._chores
+        job.chores, self._chores = self._chores, []
         if job.chores or self._log.checkpoint_due():
-            job.checkpointer = Checkpointer(self._log, self._owner.producers_snapshot(), job.end)
-        self._queue, self._queue_size, self._commit, self._chores = [], 0, None, []
+            job.checkpointer = Checkpointer(self._log, *self._owner.checkpoint_state())
         return job
 
     def _wrote(self, job: _Job) -> None:
-        commit, job.commit = job.commit, None
-        if commit is not None:
-            self._owner.written(job.end, job.size)
-            commit.settle(None)
-            if job.size >= LARGE_BYTES_MIN:
-                self._buffers.give_back(job.batches)
+        if job.writes and not job.is_told and job.failure is None:
+            job.is_told = True
+            self.failure, self._retry_after_s = None, RETRY_AFTER_S_MIN
+            self._owner.written(job.writes[-1].number)
 
     def _finished(self, job: _Job) -> None:
-        self._wrote(job)
-        self._job = None
+        if job.failure is not None:
+            self._try_again_later(job, job.failure)
+        else:
+            self._wrote(job)
         self._is_running = False
         if self._has_work():
             self._schedule()
         else:
             self._became_idle()
 
-    def _finished_chores(self, job: _Job, outcomes: list[tuple[object, Exception | None]]) -> None:
+    def _finished_chores(self, job: _Job, outcomes: _Outcomes) -> None:
         for (_, done), (result, error) in zip(job.chores, outcomes, strict=True):
             if done.done():
                 continue
@@ -231,34 +251,33 @@ class Writer:
                 done.set_exception(error)
         self._finished(job)
 
-    def _write_failed(self, job: _Job, error: OSError) -> None:
-        """What was queued behind the failed write carries offsets that no longer follow on."""
-        commits = self._drop_queue(job)
-        self._end = self._log.end_offset
-        self._chores = [*job.chores, *self._chores]
-        self._refuse(commits, self._owner.write_failed(error))
-        self._finished(job)
+    def _try_again_later(self, job: _Job, error: OSError) -> None:
+        self.failure = error
+        self._queue = [*job.writes[job.done :], *self._queue]
+        self._retry = self._loop.call_later(self._retry_after_s, self._try_again)
+        self._retry_after_s = min(2 * self._retry_after_s, RETRY_AFTER_S_MAX)
+        self._owner.write_failed(error)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self._schedule()
+
+    def _end_retries(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+            self._queue = []
 
     def _broke(self, job: _Job, error: Exception) -> None:
-        commits = self._drop_queue(job)
+        self._is_broken = True
+        self._queue = []
         refused = self._owner.log_broken(error)
         for _, done in (*job.chores, *self._chores):
             if not done.done():
                 done.set_exception(refused)
         self._chores = []
-        self._refuse(commits, refused)
-        self._finished(job)
-
-    def _drop_queue(self, job: _Job) -> list[Commit]:
-        """Forgets what is not written, before anyone hears of it and may append anew."""
-        commits = [commit for commit in (job.commit, self._commit) if commit is not None]
-        job.commit = self._commit = None
-        self._queue, self._queue_size = [], 0
-        return commits
-
-    def _refuse(self, commits: list[Commit], refused: Refused) -> None:
-        for commit in commits:
-            commit.settle(refused)
+        self._is_running = False
+        self._became_idle()
 
     def _became_idle(self) -> None:
         waiting, self._when_idle = self._when_idle, []
@@ -271,15 +290,8 @@ class Writer:
     def _run(self, job: _Job) -> None:
         tell = self._loop.call_soon_threadsafe
         try:
-            if job.batches:
-                try:
-                    self._log.append(job.batches)
-                except SyncFailed:
-                    raise
-                except OSError as error:
-                    tell(self._write_failed, job, error)
-                    return
-            if job.syncs:
+            self._carry_out(job)
+            if job.syncs and (job.writes or not job.chores):
                 self._log.sync()
             if job.checkpointer is None:
                 tell(self._finished, job)
@@ -290,12 +302,43 @@ class Writer:
             # A failed sync, damage, or a bug of ours: in each case the log is not to be trusted.
             tell(self._broke, job, error)
 
-    def _run_chores(
-        self, job: _Job, checkpointer: Checkpointer
-    ) -> list[tuple[object, Exception | None]]:
+    def _carry_out(self, job: _Job) -> None:
+        """Batches of neighbouring writes go to the log together, unless something lies between."""
+        try:
+            together: list[Batch] = []
+            for position, write in enumerate(job.writes):
+                if write.reset is not None or write.cut_index is not None:
+                    self._append(together)
+                    together = []
+                    job.done = position
+                    self._prepare(write)
+                together += write.batches
+            self._append(together)
+            job.done = len(job.writes)
+        except SyncFailed:
+            raise
+        except OSError as error:
+            job.failure = error
+
+    def _append(self, batches: list[Batch]) -> None:
+        if batches:
+            self._log.append(batches)
+
+    def _prepare(self, write: LogWrite) -> None:
+        if write.reset is not None:
+            base, state = write.reset
+            self._owner.before_reset()
+            self._log.reset(base, state=state)
+        if write.cut_index is not None and write.cut_index <= self._log.last_index:
+            self._log.truncate_to_index(LogIndex(write.cut_index))
+
+    def _run_chores(self, job: _Job, checkpointer: Checkpointer) -> _Outcomes:
+        if job.failure is not None and any(write.reset for write in job.writes[job.done :]):
+            # The state that the job's checkpoint would hold belongs to a log that is not there.
+            return [(None, job.failure) for _ in job.chores]
         if self._log.checkpoint_due():
             self._checkpoint(checkpointer)
-        outcomes: list[tuple[object, Exception | None]] = []
+        outcomes: _Outcomes = []
         for chore, _ in job.chores:
             try:
                 outcomes.append((chore(checkpointer), None))

@@ -1,4 +1,4 @@
-"""A node's partitions on a real disk that can be told to fail, and a clock that tests move."""
+"""Replicas on a real disk that can be told to fail, and a clock that tests move."""
 
 import asyncio
 import errno
@@ -6,22 +6,38 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
+from random import Random
 from threading import Event
 from typing import Any
 from uuid import UUID
 
-from penstock.broker.partitions import Partitions
-from penstock.model.ids import BrokerId, Term, TopicId, TopicName
+from penstock.model.ids import (
+    BrokerId,
+    PartitionId,
+    PartitionIndex,
+    ReplicaId,
+    TopicId,
+    TopicName,
+    TopicPartition,
+)
 from penstock.model.limits import Limits
 from penstock.model.topic_config import TopicConfig
+from penstock.raft.messages import Message
+from penstock.raft.settings import RaftSettings
 from penstock.records.batch import build_batch, decode_records, parse_header
 from penstock.records.record import Record
+from penstock.replication.group_member import GroupMember
+from penstock.replication.outbound import Outbound
+from penstock.replication.pressure import Pressure
 from penstock.replication.replica import Replica
 from penstock.replication.store import ReplicaStore
 from penstock.storage.data_directory import DataDirectory
 from penstock.storage.file_system import Bytes, File, RealFileSystem
+from penstock.storage.hard_states import HardStates
 from penstock.storage.open_files import OpenFiles
 
+SETTINGS = RaftSettings(heartbeats_by_host=True)
+TICK_S = 0.005
 TOPIC = TopicName("orders")
 TOPIC_ID = TopicId(UUID(int=77))
 START_MS = 1_700_000_000_000
@@ -45,14 +61,16 @@ class Faults:
 
     def __init__(self) -> None:
         self.write_error: int | None = None
+        # Only files whose names end like this fail to be written.
+        self.failing_suffix = ""
         self.sync_error: int | None = None
         # Cleared to hold every write back until it is set again.
         self.writes_go_on = Event()
         self.writes_go_on.set()
 
-    def on_write(self) -> None:
+    def on_write(self, path: Path) -> None:
         assert self.writes_go_on.wait(10)
-        if self.write_error is not None:
+        if self.write_error is not None and path.name.endswith(self.failing_suffix):
             raise OSError(self.write_error, errno.errorcode[self.write_error])
 
     def on_sync(self) -> None:
@@ -61,16 +79,17 @@ class Faults:
 
 
 class FaultyFile:
-    def __init__(self, file: File, faults: Faults) -> None:
+    def __init__(self, file: File, path: Path, faults: Faults) -> None:
         self._file = file
+        self._path = path
         self._faults = faults
 
     def pwrite(self, data: Bytes, position: int) -> None:
-        self._faults.on_write()
+        self._faults.on_write(self._path)
         self._file.pwrite(data, position)
 
     def pwritev(self, parts: Sequence[Bytes], position: int) -> None:
-        self._faults.on_write()
+        self._faults.on_write(self._path)
         self._file.pwritev(parts, position)
 
     def sync(self) -> None:
@@ -86,24 +105,50 @@ class FaultyFileSystem(RealFileSystem):
         self._faults = faults
 
     def open(self, path: Path) -> Any:
-        return FaultyFile(super().open(path), self._faults)
+        return FaultyFile(super().open(path), path, self._faults)
 
     def create(self, path: Path) -> Any:
-        return FaultyFile(super().create(path), self._faults)
+        return FaultyFile(super().create(path), path, self._faults)
+
+
+class Alone:
+    """The way out of a node that has no peers."""
+
+    def __init__(self) -> None:
+        self.announced = 0
+
+    def send(self, key: PartitionId, messages: Sequence[Message]) -> None:
+        raise AssertionError(f"a group of one has nobody to write to: {messages}")
+
+    def announce(self, replica: GroupMember) -> None:
+        self.announced += 1
 
 
 class Node:
-    """Everything below the doors, as the server would build it."""
+    """The replicas of one node, as the server would build them."""
 
-    def __init__(self, path: Path, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        limits: Limits | None = None,
+        *,
+        number: int = 0,
+        outbound: Outbound | None = None,
+        clock: TestClock | None = None,
+        raft_settings: RaftSettings = SETTINGS,
+    ) -> None:
         self.limits = limits or Limits()
-        self.clock = TestClock()
+        self.clock = clock or TestClock()
         self.faults = Faults()
         self.file_system = FaultyFileSystem(self.faults)
         self.disk = ThreadPoolExecutor(4)
         self.background = ThreadPoolExecutor(1)
-        self.directory = DataDirectory.open(path, node=BrokerId(0), file_system=self.file_system)
+        self.directory = DataDirectory.open(
+            path, node=BrokerId(number), file_system=self.file_system
+        )
         self.open_files = OpenFiles(self.file_system, self.limits.open_segments_max)
+        self.id = ReplicaId(BrokerId(number), self.directory.directory_id)
+        self.replicas: dict[PartitionId, Replica] = {}
         self.store = ReplicaStore(
             directory=self.directory,
             file_system=self.file_system,
@@ -112,33 +157,72 @@ class Node:
             executor=self.disk,
             background=self.background,
             limits=self.limits,
-            term=Term(self.directory.incarnation),
+            own=self.id,
+            outbound=outbound or Alone(),
+            hard_states=HardStates.open(
+                self.directory.hard_states_path, file_system=self.file_system
+            ),
+            random_below=Random(number).randrange,
+            raft_settings=raft_settings,
         )
-        self.partitions = Partitions(store=self.store)
+        self._ticker: asyncio.TimerHandle | None = None
 
-    async def replica(self, config: TopicConfig | None = None) -> Replica:
-        """One partition, made or opened as it is on disk."""
-        config = config or TopicConfig()
-        if TOPIC_ID in self.directory.list_topic_directories():
-            await self.partitions.open(TOPIC, TOPIC_ID, [0], config)
-        else:
-            await self.partitions.create(TOPIC, TOPIC_ID, [0], config)
-        return self.partitions.get(TOPIC, 0)
+    @property
+    def pressure(self) -> Pressure:
+        return self.store.pressure
+
+    async def make(
+        self,
+        config: TopicConfig | None = None,
+        *,
+        topic_id: TopicId = TOPIC_ID,
+        founders: Sequence[ReplicaId] | None = None,
+    ) -> Replica:
+        """One partition, made or opened as it is on disk; its leadership is not waited for."""
+        partition = TopicPartition(TOPIC, PartitionIndex(0))
+        founding = {0: [self.id] if founders is None else founders}
+        opened = await self.store.open([partition], topic_id, config or TopicConfig(), founding)
+        self.replicas[opened[0].key] = opened[0]
+        return opened[0]
+
+    async def replica(
+        self, config: TopicConfig | None = None, *, topic_id: TopicId = TOPIC_ID
+    ) -> Replica:
+        """One partition that leads its group of one."""
+        replica = await self.make(config, topic_id=topic_id)
+        if replica.stopped_because is None:
+            await replica.settled(5)
+        return replica
+
+    def tick(self) -> None:
+        for replica in list(self.replicas.values()):
+            replica.tick()
+
+    def start_ticking(self) -> None:
+        self.tick()
+        self._ticker = asyncio.get_running_loop().call_later(TICK_S, self.start_ticking)
 
     def crash(self) -> None:
         """Lets go of the directory as a killed process would: nothing is written any more."""
+        if self._ticker is not None:
+            self._ticker.cancel()
         self.disk.shutdown(wait=True)
         self.background.shutdown(wait=True)
         self.directory.close()
 
+    async def close_replicas(self) -> None:
+        await asyncio.gather(*(replica.close() for replica in self.replicas.values()))
+        await self.store.close()
+
     async def stop(self) -> None:
-        await self.partitions.close()
+        await self.close_replicas()
         self.crash()
 
 
 @asynccontextmanager
 async def running(path: Path, limits: Limits | None = None) -> AsyncIterator[Node]:
     node = Node(path, limits)
+    node.start_ticking()
     try:
         yield node
     finally:

@@ -1,50 +1,48 @@
-"""Proves that large batches share memory one after the other, and never at the same time."""
+"""Proves that memory is used again only when nobody looks at it, and that not too much is kept."""
 
-from penstock.replication.batch_buffers import KEPT_BYTES_MAX, LARGE_BYTES_MIN, BatchBuffers
+from penstock.replication.batch_buffers import LARGE_BYTES_MIN, BatchBuffers
 
-LARGE = b"x" * (LARGE_BYTES_MIN + 1)
+LARGE = bytes(range(256)) * (LARGE_BYTES_MIN // 256 + 1)
 
 
-def test_a_small_batch_is_a_plain_copy() -> None:
+def test_small_batches_are_plain_copies() -> None:
     buffers = BatchBuffers()
-    assert type(buffers.copy(b"small")) is bytearray
+    copy = buffers.copy(b"small")
+    assert isinstance(copy, bytearray)
+    assert bytes(copy) == b"small"
+    assert list(buffers) == []
 
 
-def test_a_copy_is_exactly_the_batch_and_independent_of_it() -> None:
-    source = bytearray(LARGE)
-    copy = BatchBuffers().copy(source)
-    source[0] = 0
-    assert bytes(copy) == LARGE
-
-
-def test_memory_is_used_again_only_after_it_was_given_back() -> None:
+def test_a_buffer_is_used_again_once_the_last_view_of_it_is_gone() -> None:
     buffers = BatchBuffers()
     first = buffers.copy(LARGE)
     assert isinstance(first, memoryview)
+    assert first == LARGE
     memory = first.obj
+    part = first[10:20]
+    del first
     second = buffers.copy(LARGE)
     assert isinstance(second, memoryview)
     assert second.obj is not memory
-    buffers.give_back([first])
+    assert part == LARGE[10:20]
+    del part
     third = buffers.copy(LARGE[:-1])
     assert isinstance(third, memoryview)
     assert third.obj is memory
-    assert bytes(third) == LARGE[:-1]
+    assert third == LARGE[:-1]
+    assert second == LARGE
 
 
-def test_a_batch_that_fits_no_kept_buffer_gets_a_new_one() -> None:
+def test_a_larger_batch_gets_a_buffer_of_its_own() -> None:
     buffers = BatchBuffers()
-    buffers.give_back([buffers.copy(LARGE)])
-    assert bytes(buffers.copy(LARGE * 3)) == LARGE * 3
+    buffers.copy(LARGE)
+    large = buffers.copy(LARGE * 3)
+    assert bytes(large) == LARGE * 3
+    assert len(list(buffers)) == 2
 
 
-def test_what_is_kept_is_bounded() -> None:
-    buffers = BatchBuffers()
-    huge = bytes(KEPT_BYTES_MAX // 3)
-    copies = [buffers.copy(huge) for _ in range(6)]
-    memories = [copy.obj for copy in copies if isinstance(copy, memoryview)]
-    buffers.give_back([*copies])
-    again = [buffers.copy(huge) for _ in range(6)]
-    taken = [copy.obj for copy in again if isinstance(copy, memoryview)]
-    reused = [memory for memory in memories if any(memory is other for other in taken)]
-    assert 1 <= len(reused) <= 3
+def test_no_more_than_the_bound_is_kept() -> None:
+    buffers = BatchBuffers(bytes_max=10 * LARGE_BYTES_MIN)
+    held = [buffers.copy(LARGE) for _ in range(20)]
+    assert sum(map(len, buffers)) <= 10 * LARGE_BYTES_MIN
+    assert all(bytes(copy) == LARGE for copy in held)

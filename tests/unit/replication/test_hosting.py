@@ -13,6 +13,7 @@ from penstock.model.topic_config import TopicConfig
 from penstock.replication.hosting import Host
 from penstock.storage.snapshot import Snapshot, write_snapshot
 
+from .group_rig import until
 from .rig import Node, run, running
 
 COMPACTED = TopicConfig(cleanup_delete=False, cleanup_compact=True, segment_bytes=2_000)
@@ -51,7 +52,7 @@ class TableCodec:
         return key.decode(), None if value is None else int(value)
 
 
-async def host_on(node: Node, **options: int) -> Host[Table, Put]:
+async def host_on(node: Node, snapshot_records: int = 20_000) -> Host[Table, Put]:
     replica = await node.replica(COMPACTED)
     host: Host[Table, Put] = Host(
         replica=replica,
@@ -61,7 +62,7 @@ async def host_on(node: Node, **options: int) -> Host[Table, Put]:
         file_system=node.file_system,
         clock=node.clock,
         executor=node.disk,
-        **options,
+        snapshot_records=snapshot_records,
     )
     await host.load()
     return host
@@ -122,46 +123,41 @@ def test_a_snapshot_is_written_every_so_many_records(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_failed_write_takes_the_state_back_to_what_is_committed(tmp_path: Path) -> None:
+def test_a_failed_write_voids_the_state_until_it_is_known_what_became_of_it(
+    tmp_path: Path,
+) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as node:
             host = await host_on(node)
-            rebuilt: list[dict[str, int]] = []
-            host.on_rebuilt(lambda: rebuilt.append(dict(host.state.numbers)))
+            told: list[str] = []
+            host.on_lost(lambda: told.append("lost"))
+            host.on_ready(lambda: told.append("ready"))
             await host.submit([("kept", 1)])
             node.faults.write_error = errno.ENOSPC
             node.faults.writes_go_on.clear()
-            doomed = [host.submit([("lost", number)]) for number in range(3)]
+            failed = [host.submit([("late", number)]) for number in range(3)]
             await asyncio.sleep(0.02)
-            doomed.append(host.submit([("lost", 9)]))
+            failed.append(host.submit([("late", 9)]))
             node.faults.writes_go_on.set()
-            for outcome in doomed:
+            for outcome in failed:
                 with pytest.raises(Refused) as caught:
                     await outcome
                 assert caught.value.reason is Reason.STORAGE_ERROR
-            node.faults.write_error = None
-            seen = await host.decide(lambda table: ([("next", 2)], dict(table.numbers)))
-            assert seen == {"kept": 1}
-            assert rebuilt == [{"kept": 1}]
-            assert host.state.numbers == {"kept": 1, "next": 2}
-
-    run(scenario)
-
-
-def test_a_submit_during_a_rebuild_is_refused_for_now(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running(tmp_path) as node:
-            host = await host_on(node)
-            node.faults.write_error = errno.ENOSPC
-            with pytest.raises(Refused):
-                await host.submit([("lost", 1)])
             assert not host.is_ready
-            with pytest.raises(Refused) as caught:
-                await host.submit([("early", 1)])
-            assert caught.value.reason is Reason.COORDINATOR_LOAD_IN_PROGRESS
+            assert told == ["lost"]
+            for attempt in (
+                host.submit([("early", 1)]),
+                host.decide(lambda _: ([("early", 1)], None)),
+            ):
+                with pytest.raises(Refused) as caught:
+                    await attempt
+                assert caught.value.reason is Reason.STORAGE_ERROR
             node.faults.write_error = None
-            await host.decide(lambda _: ([("late", 1)], None))
-            assert host.state.numbers == {"late": 1}
+            await until(lambda: host.is_ready)
+            seen = await host.decide(lambda table: ([("next", 2)], dict(table.numbers)))
+            assert seen == {"kept": 1, "late": 9}
+            assert told == ["lost", "ready"]
+            assert host.state.numbers == {"kept": 1, "late": 9, "next": 2}
 
     run(scenario)
 

@@ -111,28 +111,6 @@ def test_nothing_at_all_is_the_snapshot_of_an_empty_log() -> None:
     assert len(states) == 0
 
 
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1)), max_size=30), st.integers(0, 30))
-def test_states_laid_on_top_of_a_snapshot_equal_states_built_in_one_go(
-    steps: list[tuple[int, int]], cut: int
-) -> None:
-    whole, base, newer = ProducerStates(), ProducerStates(), ProducerStates()
-    epochs: dict[int, int] = {}
-    sequences: dict[int, int] = {}
-    for number, (producer_id, bump) in enumerate(steps):
-        if bump:
-            epochs[producer_id] = epochs.get(producer_id, 0) + 1
-            sequences[producer_id] = 0
-        sequence = sequences.get(producer_id, 0)
-        sequences[producer_id] = sequence + 1
-        batch = header(producer_id, epochs.get(producer_id, 0), sequence)
-        whole.record(batch, number, now_ms=number)
-        (base if number < cut else newer).record(batch, number, now_ms=number)
-    restored = ProducerStates()
-    restored.restore(base.snapshot())
-    restored.lay_on_top(newer)
-    assert restored.snapshot() == whole.snapshot()
-
-
 def test_a_taken_back_first_batch_must_come_again_before_later_ones() -> None:
     """Otherwise batches that were in flight behind a failed write would overtake it."""
     states = ProducerStates()

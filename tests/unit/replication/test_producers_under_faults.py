@@ -22,7 +22,12 @@ from .rig import Node, batch, read_values, run
 
 BATCHES = 60
 IN_FLIGHT = 5
-RETRIABLE = (Reason.STORAGE_ERROR, Reason.OUT_OF_ORDER_SEQUENCE_NUMBER, Reason.THROTTLED)
+RETRIABLE = (
+    Reason.STORAGE_ERROR,
+    Reason.NOT_LEADER_OR_FOLLOWER,
+    Reason.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    Reason.THROTTLED,
+)
 
 
 def is_retriable(refused: Refused) -> bool:
@@ -87,7 +92,7 @@ async def trouble(node: Node, random: Random) -> None:
         node.faults.write_error = errno.ENOSPC
         await asyncio.sleep(random.random() * 0.005)
         node.faults.write_error = None
-        await asyncio.sleep(random.random() * 0.01)
+        await asyncio.sleep(random.random() * 0.1)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -99,6 +104,7 @@ def test_nothing_acknowledged_is_lost_doubled_or_reordered(tmp_path: Path, seed:
 
     async def life(lasts_s: float) -> None:
         node = Node(tmp_path, limits)
+        node.start_ticking()
         replica = await node.replica(config)
         troubling = asyncio.create_task(trouble(node, random))
         sending = [asyncio.create_task(producer.run(replica)) for producer in producers]

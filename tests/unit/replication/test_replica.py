@@ -3,16 +3,18 @@
 import asyncio
 import errno
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from penstock.model.errors import Reason, Refused
-from penstock.model.ids import TopicName
+from penstock.model.ids import TopicId
 from penstock.model.limits import Limits
 from penstock.model.topic_config import FlushPolicy, TimestampType, TopicConfig
 from penstock.records.batch import decode_records
 from penstock.replication.positions import Position
 
+from .group_rig import until
 from .rig import START_MS, TOPIC_ID, batch, read_values, run, running
 
 
@@ -119,7 +121,7 @@ def test_producers_are_known_after_a_restart(tmp_path: Path, is_clean: bool) -> 
                 replica.append(batch(b"x", producer_id=1, epoch=3, sequence=sequence))
             await replica.committed()
             if not is_clean:
-                await node.partitions.close()
+                await node.close_replicas()
                 _forget_clean_stop(node.directory.partition_directory(TOPIC_ID, 0))
         async with running(tmp_path) as node:
             replica = await node.replica()
@@ -146,35 +148,75 @@ def test_producers_are_known_after_a_restart(tmp_path: Path, is_clean: bool) -> 
 
 
 def test_a_full_disk_refuses_all_that_is_queued_and_heals(tmp_path: Path) -> None:
+    """What was proposed may have reached others, so it is written once there is room; a producer
+    that was refused and tries again is told so."""
+
     async def scenario() -> None:
         async with running(tmp_path) as node:
             replica = await node.replica()
             replica.append(batch(b"kept", producer_id=1, epoch=0, sequence=0))
             await replica.committed()
+            term = replica.term
             node.faults.write_error = errno.ENOSPC
             node.faults.writes_go_on.clear()
-            failed = [replica.append(batch(b"lost", producer_id=1, epoch=0, sequence=1))]
+            failed = [replica.append(batch(b"late 1", producer_id=1, epoch=0, sequence=1))]
             await asyncio.sleep(0.02)
-            failed.append(replica.append(batch(b"lost", producer_id=1, epoch=0, sequence=2)))
-            failed.append(replica.append(batch(b"lost", producer_id=2, epoch=0, sequence=0)))
+            failed.append(replica.append(batch(b"late 2", producer_id=1, epoch=0, sequence=2)))
+            failed.append(replica.append(batch(b"late 3", producer_id=2, epoch=0, sequence=0)))
             node.faults.writes_go_on.set()
             for appended in failed:
-                assert appended.done is not None
-                with pytest.raises(Refused) as caught:
-                    await appended.done
-                assert caught.value.reason is Reason.STORAGE_ERROR
-            assert (replica.high_watermark, replica.log_end_offset) == (1, 1)
-            assert (replica.unflushed_bytes, node.partitions.pressure.total) == (0, 0)
+                for commit in (appended.done, appended.stored):
+                    assert commit is not None
+                    with pytest.raises(Refused) as caught:
+                        await commit
+                    assert caught.value.reason is Reason.STORAGE_ERROR
+            await asyncio.sleep(0.05)
+            assert (replica.high_watermark, replica.is_leader) == (1, True)
             assert read_values(replica) == [b"kept"]
-            node.faults.write_error = None
+            assert (await replica.list_offset(Position.LATEST)).offset == 1
+            assert (replica.unflushed_bytes, node.pressure.total) == (0, 0)
             with pytest.raises(Refused) as caught:
-                replica.append(batch(b"late", producer_id=2, epoch=0, sequence=1))
-            assert caught.value.reason is Reason.OUT_OF_ORDER_SEQUENCE_NUMBER
-            healed = replica.append(batch(b"healed", producer_id=1, epoch=0, sequence=1))
-            assert healed.base_offset == 1
-            replica.append(batch(b"second", producer_id=2, epoch=0, sequence=0))
+                replica.append(batch(b"x"))
+            assert caught.value.reason is Reason.STORAGE_ERROR
+            node.faults.write_error = None
+            await until(lambda: replica.high_watermark == 4)
+            assert replica.term == term
+            again = replica.append(batch(b"late 2", producer_id=1, epoch=0, sequence=2))
+            assert (again.base_offset, again.done) == (2, None)
+            replica.append(batch(b"new", producer_id=1, epoch=0, sequence=3))
             await replica.committed()
-            assert read_values(replica) == [b"kept", b"healed", b"second"]
+            assert read_values(replica) == [b"kept", b"late 1", b"late 2", b"late 3", b"new"]
+
+    run(scenario)
+
+
+def test_records_can_be_deleted_on_a_full_disk(tmp_path: Path) -> None:
+    """Alone nobody need agree; and the agreement itself could not be written."""
+
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            replica = await node.replica(TopicConfig(segment_bytes=100, retention_bytes=300))
+            for number in range(10):
+                replica.append(batch(b"x" * 50, producer_id=1, epoch=0, sequence=number))
+                await replica.committed()
+            # What deletes needs no room of its own, or makes it.
+            node.faults.failing_suffix = ".log"
+            node.faults.write_error = errno.ENOSPC
+            failed = replica.append(batch(b"x" * 50, producer_id=1, epoch=0, sequence=10)).done
+            assert failed is not None
+            with pytest.raises(Refused):
+                await failed
+            assert await replica.delete_records(2) == 2
+            await replica.maintain(node.clock.ms)
+            assert 2 < replica.log_start_offset < 10
+            assert replica.failing_because is not None
+            node.faults.write_error = None
+            await until(lambda: replica.high_watermark == 11)
+            assert replica.failing_because is None
+        async with running(tmp_path) as node:
+            replica = await node.replica(TopicConfig(segment_bytes=100))
+            again = replica.append(batch(b"x" * 50, producer_id=1, epoch=0, sequence=10))
+            assert (again.base_offset, again.done) == (10, None)
 
     run(scenario)
 
@@ -183,9 +225,7 @@ def test_a_failed_sync_stops_the_replica_and_no_other(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as node:
             replica = await node.replica()
-            await node.partitions.create(
-                TopicName("other"), TOPIC_ID.__class__(int=78), [0], TopicConfig()
-            )
+            other = await node.replica(topic_id=TopicId(UUID(int=78)))
             woken: list[bool] = []
             replica.on_advance(lambda: woken.append(True))
             node.faults.sync_error = errno.EIO
@@ -205,7 +245,6 @@ def test_a_failed_sync_stops_the_replica_and_no_other(tmp_path: Path) -> None:
                 with pytest.raises(Refused) as caught:
                     call()
                 assert caught.value.reason is Reason.STORAGE_ERROR
-            other = node.partitions.get(TopicName("other"), 0)
             other.append(batch(b"fine"))
             await other.committed()
 
@@ -234,7 +273,7 @@ def test_too_much_unflushed_data_pauses_and_then_refuses(tmp_path: Path) -> None
         limits = Limits(unflushed_bytes_per_partition_max=1_000, unflushed_bytes_max=100_000)
         async with running(tmp_path, limits) as node:
             replica = await node.replica()
-            pressure = node.partitions.pressure
+            pressure = node.pressure
             node.faults.writes_go_on.clear()
             replica.append(batch(b"x" * 300, producer_id=1, epoch=0, sequence=0))
             assert not pressure.is_over
@@ -342,6 +381,26 @@ def test_deleted_records_stay_deleted(tmp_path: Path) -> None:
             assert await replica.delete_records(-1) == 3
             assert replica.append(batch(b"c", producer_id=9, epoch=0, sequence=2)).base_offset == 2
             assert replica.append(batch(b"d", producer_id=9, epoch=0, sequence=3)).base_offset == 3
+
+    run(scenario)
+
+
+def test_an_append_after_a_deletion_waits_for_its_own_write(tmp_path: Path) -> None:
+    """The deletion's own wait is over; whoever appends then must not join it."""
+
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            replica = await node.replica()
+            for _ in range(4):
+                replica.append(batch(b"x"))
+            await replica.committed()
+            assert await replica.delete_records(1) == 1
+            assert await replica.delete_records(2) == 2
+            done = replica.append(batch(b"y")).done
+            assert done is not None
+            assert not done.is_settled
+            await done
+            assert replica.high_watermark == 5
 
     run(scenario)
 

@@ -1,0 +1,107 @@
+"""Who waits for which index: the appends of one turn of the loop share what they wait for."""
+
+from collections import deque
+
+from penstock.model.errors import Refused
+from penstock.replication.commit import Commit
+
+
+class Pending:
+    """The appends of one turn: settled together, when the last of them is."""
+
+    __slots__ = ("done", "end_offset", "index", "size", "stored")
+
+    def __init__(self) -> None:
+        self.index = 0
+        self.end_offset = 0
+        # Bytes that were accepted with it.
+        self.size = 0
+        # Committed, and held by as many members as the topic asks for.
+        self.done = Commit()
+        # Safe on this replica alone.
+        self.stored = Commit()
+
+
+class Acknowledgements:
+    __slots__ = ("_open", "_pending", "_storing")
+
+    def __init__(self) -> None:
+        self._open: Pending | None = None
+        self._pending: deque[Pending] = deque()
+        self._storing: deque[Pending] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._pending)
+
+    @property
+    def last(self) -> Pending | None:
+        return self._pending[-1] if self._pending else None
+
+    def join(self, index: int, end_offset: int, size: int) -> Pending:
+        """Waits for `index`, with all who join before `close`."""
+        pending = self._open
+        if pending is None:
+            pending = self._open = Pending()
+            self._pending.append(pending)
+            self._storing.append(pending)
+        assert not pending.done.is_settled, "nobody may wait for what is over"
+        pending.index = index
+        pending.end_offset = end_offset
+        pending.size += size
+        return pending
+
+    def close(self) -> None:
+        """The turn is over: who joins from now on waits for something later."""
+        self._open = None
+
+    def find(self, offset: int) -> Pending | None:
+        """What the append that holds `offset` waits for."""
+        for pending in self._pending:
+            if offset < pending.end_offset:
+                return pending
+        return None
+
+    def is_due(self, stored_index: int, committed_index: int) -> bool:
+        """Whether anybody may have waited for no more than this."""
+        storing, pending = self._storing, self._pending
+        return bool(
+            (storing and storing[0].index <= stored_index)
+            or (pending and pending[0].index <= committed_index)
+        )
+
+    def stored(self, index: int) -> None:
+        storing = self._storing
+        while storing and storing[0].index <= index:
+            commit = storing.popleft().stored
+            if not commit.is_settled:
+                commit.settle(None)
+
+    def committed(self, index: int) -> int:
+        """Settles all up to `index`; gives how many bytes that were."""
+        pending = self._pending
+        settled: list[Pending] = []
+        size = 0
+        while pending and pending[0].index <= index:
+            first = pending.popleft()
+            size += first.size
+            settled.append(first)
+        if self._open in settled:
+            self._open = None
+        for one in settled:
+            one.done.settle(None)
+        return size
+
+    def refuse(self, refused: Refused, index: int | None = None) -> int:
+        """Refuses all, or those up to `index`; gives how many bytes that were."""
+        refusing: list[Pending] = []
+        while self._pending and (index is None or self._pending[0].index <= index):
+            refusing.append(self._pending.popleft())
+        if index is None or self._open in refusing:
+            self._open = None
+        if index is None:
+            self._storing.clear()
+        for one in refusing:
+            one.done.settle(refused)
+            if index is None and not one.stored.is_settled:
+                one.stored.settle(refused)
+        return sum(one.size for one in refusing)

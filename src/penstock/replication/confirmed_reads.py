@@ -1,0 +1,43 @@
+"""Who waits to hear that this replica still leads, and that what it then knew is applied."""
+
+import asyncio
+
+from penstock.model.errors import Refused
+from penstock.model.ids import LogIndex
+from penstock.raft.ready import Ready
+
+
+class ConfirmedReads:
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        # A majority confirmed these; each waits until its index is applied.
+        self._waiting: list[tuple[LogIndex, asyncio.Future[None]]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def note(self, ready: Ready, refused: Refused) -> None:
+        """What the core says about the reads it was asked for, which are futures."""
+        for read in ready.reads:
+            assert isinstance(read.context, asyncio.Future)
+            self._waiting.append((read.index, read.context))
+        for context in ready.reads_refused:
+            assert isinstance(context, asyncio.Future)
+            if not context.done():
+                context.set_exception(refused)
+
+    def settle(self, applied_index: LogIndex) -> None:
+        waiting = []
+        for index, done in self._waiting:
+            if index > applied_index:
+                waiting.append((index, done))
+            elif not done.done():
+                done.set_result(None)
+        self._waiting = waiting
+
+    def refuse(self, refused: Refused) -> None:
+        for _, done in self._waiting:
+            if not done.done():
+                done.set_exception(refused)
+        self._waiting = []

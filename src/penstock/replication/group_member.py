@@ -1,0 +1,576 @@
+"""A replica's part in its Raft group: the core runs here on one log, and what it decides is told.
+
+The event loop owns everything. What clients append and read is the business of `replica.py`; here
+are terms and leadership, the log's growth and truncation on leaders and followers, the high
+watermark, the in-sync set and the members.
+"""
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+from penstock.model.errors import Reason, Refused
+from penstock.model.ids import (
+    BrokerId,
+    LogIndex,
+    Offset,
+    PartitionId,
+    ReplicaId,
+    Term,
+    TopicId,
+    TopicPartition,
+)
+from penstock.model.topic_config import FlushPolicy, TopicConfig
+from penstock.raft.membership import Membership
+from penstock.raft.messages import Message
+from penstock.raft.node import RaftNode
+from penstock.raft.ready import Leadership, Ready, Role
+from penstock.records.batch import parse_header
+from penstock.replication.acknowledgements import Acknowledgements
+from penstock.replication.backlog import Backlog
+from penstock.replication.batch_buffers import Batch
+from penstock.replication.confirmed_reads import ConfirmedReads
+from penstock.replication.consensus import Consensus
+from penstock.replication.entry_codec import SnapshotContent
+from penstock.replication.in_sync import TICKS_PER_SAMPLE, InSync, held_by
+from penstock.replication.index_offsets import IndexOffsets
+from penstock.replication.keeper import LogKeeper
+from penstock.replication.log_starts import LogStarts
+from penstock.replication.membership_keeper import MembershipKeeper
+from penstock.replication.opening import (
+    OpenedLog,
+    make_node,
+    make_offsets,
+    note_log_starts,
+    snapshot_of,
+)
+from penstock.replication.producer_ledger import ProducerLedger
+from penstock.replication.recent_entries import GroupEntries
+from penstock.replication.refill import Refill
+from penstock.replication.replica_parts import ReplicaParts
+from penstock.replication.watches import Watch, Watches
+from penstock.replication.writer import Writer
+from penstock.storage.log import Log
+
+logger = logging.getLogger(__name__)
+
+# A new group's first replica asks for votes again this often, and for so long: the others may be
+# made a moment later.
+EAGER_TICKS = 2
+EAGER_TICKS_MAX = 50
+
+
+class GroupMember(ABC):
+    """Silent once `_refusal` is set: it neither votes nor acknowledges any more."""
+
+    __slots__ = (
+        "_acks",
+        "_applied_index",
+        "_backlog",
+        "_consensus",
+        "_eager_ticks",
+        "_flush_timer",
+        "_has_log",
+        "_in_sync",
+        "_installed_offset",
+        "_keeper",
+        "_leadership_watches",
+        "_ledger",
+        "_log",
+        "_loop",
+        "_members",
+        "_node",
+        "_office_index",
+        "_parts",
+        "_reads",
+        "_refill",
+        "_refusal",
+        "_starts",
+        "_ticks",
+        "_watches",
+        "_writer",
+        "config",
+        "has_peers",
+        "high_watermark",
+        "id",
+        "is_leader",
+        "is_returning",
+        "is_settled",
+        "key",
+        "log_end_offset",
+        "partition",
+        "term",
+        "topic_id",
+    )
+
+    # A replica whose log could not be opened has none of these.
+    _log: Log
+    _node: RaftNode
+    _writer: Writer
+    _keeper: LogKeeper
+    _consensus: Consensus
+    _members: MembershipKeeper
+
+    def __init__(
+        self,
+        *,
+        partition: TopicPartition,
+        topic_id: TopicId,
+        config: TopicConfig,
+        parts: ReplicaParts,
+    ) -> None:
+        self.id = parts.own
+        self.key = PartitionId(topic_id, partition.partition)
+        self.partition = partition
+        self.topic_id = topic_id
+        self.config = config
+        # In this term. A leader is settled once it committed an entry of its own, and so knows
+        # everything that any earlier leader acknowledged.
+        self.term = Term(0)
+        self.is_leader = False
+        self.is_settled = False
+        self.high_watermark = self.log_end_offset = Offset(0)
+        # Whether there are, or were, other members.
+        self.has_peers = False
+        # Whether it moved away, came back, and does not have everything again yet.
+        self.is_returning = False
+        self._parts = parts
+        self._loop = asyncio.get_running_loop()
+        self._has_log = False
+        self._refusal: tuple[Reason, str] | None = None
+        self._watches = Watches()
+        self._leadership_watches = Watches()
+        self._backlog = Backlog(parts.pressure, parts.unflushed_bytes_max)
+        self._flush_timer: asyncio.TimerHandle | None = None
+        self._acks = Acknowledgements()
+        self._in_sync = InSync(parts.own)
+        self._starts = LogStarts()
+        self._reads = ConfirmedReads()
+        self._ledger = ProducerLedger()
+        self._applied_index = self._office_index = LogIndex(0)
+        self._installed_offset = Offset(0)
+        self._ticks = self._eager_ticks = 0
+        self._refill = Refill()
+
+    def _attach(self, opened: OpenedLog) -> None:
+        """The group is joined: from here on the replica votes, follows and leads."""
+        parts = self._parts
+        log, self._ledger = opened.log, opened.ledger
+        self._log, self._has_log = log, True
+        recent = parts.recent.group()
+        self._node = make_node(opened, parts, recent)
+        commit_index = self._node.commit_index
+        offsets = make_offsets(log, commit_index)
+        self.term = self._node.term
+        self.high_watermark = offsets.after(commit_index)
+        self.log_end_offset = log.end_offset
+        self._ledger.settle(self.high_watermark)
+        self._make_parts(log, offsets, recent)
+        self._note_membership()
+        note_log_starts(self._starts, log, commit_index)
+        if self._starts.committed > log.start_offset:
+            self._keeper.delete_soon(self._starts.committed)
+        self.is_returning = opened.is_returning
+        self._refill.is_due = log.has_lost or opened.is_returning
+        if opened.leads_first:
+            self._eager_ticks = EAGER_TICKS_MAX
+        if (opened.leads_first or self._is_sole_voter) and not self._refill.is_due:
+            self._node.campaign()
+        self._consensus.touch()
+
+    def _make_parts(self, log: Log, offsets: IndexOffsets, recent: GroupEntries) -> None:
+        parts = self._parts
+        self._writer = Writer(
+            log,
+            self,
+            loop=self._loop,
+            executor=parts.executor,
+            syncs_before_ack=self.config.flush_policy is FlushPolicy.BEFORE_ACK,
+        )
+        self._keeper = LogKeeper(
+            log,
+            self._writer,
+            executor=parts.executor,
+            background=parts.background,
+            file_system=parts.file_system,
+            on_damage=self.stop,
+        )
+        self._consensus = Consensus(
+            self._node,
+            self,
+            key=self.key,
+            offsets=offsets,
+            recent=recent,
+            writer=self._writer,
+            hard_states=parts.hard_states,
+            outbound=parts.outbound,
+            loop=self._loop,
+        )
+        self._members = MembershipKeeper(self._node, self._in_sync)
+
+    @abstractmethod
+    def stop(self, error: Exception) -> None:
+        """Takes the replica out of service until an operator has repaired its log."""
+
+    # What it is
+
+    @property
+    def leader(self) -> ReplicaId | None:
+        return self._node.leader if self._has_log else None
+
+    @property
+    def membership(self) -> Membership:
+        return self._node.membership if self._has_log else Membership(frozenset())
+
+    @property
+    def _is_sole_voter(self) -> bool:
+        return self._node.membership.voters == {self.id}
+
+    @property
+    def _is_alone(self) -> bool:
+        return self._node.membership.members == {self.id}
+
+    @property
+    def failing_because(self) -> OSError | None:
+        """Why the last write failed; None once it was done after all."""
+        return self._writer.failure if self._has_log else None
+
+    def in_sync(self) -> list[BrokerId]:
+        """The voters that have what the leader has, or had it a moment ago; empty elsewhere."""
+        return self._in_sync.nodes
+
+    def progress(self) -> dict[ReplicaId, Offset]:
+        """As a leader knows it: how far each member's log reaches, its own included."""
+        if not self.is_leader:
+            return {}
+        found = {self.id: self.log_end_offset}
+        first, last = self._log.first_index - 1, self._log.last_index
+        for status in self._node.replicas():
+            index = LogIndex(min(status.match_index, last))
+            found[status.replica] = self._log.offset_after(index) if index >= first else Offset(0)
+        return found
+
+    def check_running(self) -> None:
+        if self._refusal is not None:
+            raise Refused(*self._refusal)
+
+    def check_leader(self) -> None:
+        if not self.is_leader:
+            self.check_running()
+            raise self._not_leader()
+
+    def check_writable(self) -> None:
+        """As `check_leader`; a leader whose disk is full leads only readers."""
+        self.check_leader()
+        if self._writer.failure is not None:
+            raise self._not_leader()
+
+    def _not_leader(self) -> Refused:
+        failure = self._writer.failure
+        if failure is not None:
+            return Refused(Reason.STORAGE_ERROR, f"{self.partition} can't be written: {failure}")
+        detail = f"{self.partition} is not led by this broker"
+        return Refused(Reason.NOT_LEADER_OR_FOLLOWER, detail)
+
+    # What consensus tells
+
+    def turn_ends(self) -> None:
+        self._acks.close()
+
+    def received(self, batch: Batch, offset: Offset) -> None:
+        header = parse_header(batch)
+        assert header.base_offset == offset, f"a batch for {header.base_offset} came at {offset}"
+        if header.producer_id >= 0:
+            self._ledger.record(header, offset, self._parts.clock.now_ms())
+
+    def truncated(self, index: int, offset: Offset) -> None:
+        self._ledger.roll_back(offset)
+        self._starts.truncate(index)
+
+    def installed(self, content: SnapshotContent) -> None:
+        self._ledger.restore(content.producers)
+        self._starts.truncate(0)
+        self._installed_offset = content.offset
+        self.log_end_offset = content.offset
+
+    def log_start_noted(self, index: int, offset: Offset) -> None:
+        self._starts.note(index, offset)
+
+    def log_ends_at(self, offset: Offset) -> None:
+        self.log_end_offset = offset
+
+    def applied(self, index: LogIndex, offset: Offset) -> None:
+        self._applied_index = index
+        # It stays where only own entries were applied, and while a snapshot is being installed.
+        has_advanced = offset > self.high_watermark
+        if has_advanced:
+            self.high_watermark = offset
+            self._ledger.settle(offset)
+        if self._starts.apply(index):
+            self._keeper.delete_soon(self._starts.committed)
+        if has_advanced:
+            self._watches.notify()
+
+    def drained(self) -> None:
+        if self._acks.is_due(self._node.stable_index, self._applied_index):
+            self._settle_acks()
+        if self._consensus.keeps_much and self.is_leader:
+            self._consensus.let_go(self._node.replicas())
+        if self._reads:
+            self._reads.settle(self._applied_index)
+        if self._refill.is_due:
+            applied_term = self._log.term_at(self._applied_index)
+            if self._refill.ends(self._applied_index, applied_term, self.term):
+                self._end_refill()
+        if self.is_leader and not self.is_settled and self._applied_index >= self._office_index:
+            self.is_settled = True
+            self._notify_leadership()
+
+    def _settle_acks(self) -> None:
+        index = self._applied_index
+        wanted = self.config.min_insync_replicas
+        voters = len(self._node.membership.voters)
+        if wanted > voters // 2 + 1:
+            held = held_by(min(wanted, voters), self._node.stable_index, self._node.replicas())
+            index = LogIndex(min(index, held))
+        self._acks.stored(self._node.stable_index)
+        self._backlog.remove(self._acks.committed(LogIndex(index)))
+
+    def news(self, leadership: Leadership | None) -> None:
+        self._note_membership()
+        if leadership is not None:
+            self._change_leadership(leadership)
+        self._members.refresh()
+        self._parts.outbound.announce(self)
+
+    def _note_membership(self) -> None:
+        if len(self._node.membership.members | {self.id}) > 1:
+            self.has_peers = True
+
+    def _change_leadership(self, leadership: Leadership) -> None:
+        was_leader = self.is_leader
+        self.term = leadership.term
+        self.is_leader = leadership.role is Role.LEADER
+        if self.is_leader:
+            self._office_index = self._node.last_index
+            self._in_sync.begin(self._node.membership.voters, self._node.last_index)
+        elif was_leader:
+            self._settle_acks()
+            self._lose_office(self._not_leader())
+        self._notify_leadership()
+
+    def _lose_office(self, refused: Refused) -> None:
+        self.is_leader = self.is_settled = False
+        self._in_sync.end()
+        self._backlog.remove(self._acks.refuse(refused))
+
+    def _leave(self, refused: Refused) -> None:
+        """Nothing more will come of this replica: whoever waits for it hears so."""
+        self._lose_office(refused)
+        self._reads.refuse(refused)
+        self._members.is_due = False
+        self._parts.outbound.announce(self)
+
+    def _notify_leadership(self) -> None:
+        self._leadership_watches.notify()
+        self._watches.notify()
+
+    def reads_settled(self, ready: Ready) -> None:
+        self._reads.note(ready, self._not_leader())
+
+    def snapshots_wanted(self, replicas: Sequence[ReplicaId]) -> None:
+        """For followers behind the log's start: from there on they get the data itself."""
+        snapshot = snapshot_of(self._log, self._ledger.states)
+        for replica in replicas:
+            self._node.send_snapshot(replica, snapshot)
+        self._consensus.touch()
+
+    def failed(self, error: Exception) -> None:
+        self.stop(error)
+
+    # What the writer tells
+
+    def checkpoint_state(self) -> tuple[bytes, Offset]:
+        state_offset = max(self.high_watermark, self._installed_offset)
+        return self._ledger.settled_snapshot(), state_offset
+
+    def before_reset(self) -> None:
+        self._keeper.remove_state_snapshot()
+
+    def written(self, number: int) -> None:
+        if self._flush_timer is None and self.config.flush_policy is FlushPolicy.INTERVAL_UNSAFE:
+            self._flush_timer = self._loop.call_later(self.config.flush_ms / 1000, self._flush)
+        self._consensus.written(number)
+
+    def write_failed(self, error: OSError) -> None:
+        """The entries stay and are tried again; meanwhile somebody leads who can write, if there
+        is anybody else. A sole voter keeps its office, so that what it has can be read."""
+        logger.error("%s can't be written: %s", self.partition, error)
+        self._backlog.remove(self._acks.refuse(self._not_leader()))
+        if not self._is_sole_voter:
+            self._node.resign()
+            self._consensus.drain()
+
+    def log_broken(self, error: Exception) -> Refused:
+        self.stop(error)
+        assert self._refusal is not None
+        return Refused(*self._refusal)
+
+    def _flush(self) -> None:
+        self._flush_timer = None
+        if self._refusal is None:
+            self._writer.sync_soon()
+
+    # From the exchange
+
+    def step(self, message: Message) -> None:
+        """Takes a message of another replica; raises PeerFault for what none should send."""
+        if self._refusal is None and not (self._refill.is_due and self._refill.ignores(message)):
+            self._consensus.step(message)
+
+    def _end_refill(self) -> None:
+        self._refill.is_due = False
+        self._keeper.mark_refilled_soon()
+        if self.is_returning:
+            self.is_returning = False
+            self._parts.hard_states.mark(self.key, is_gone=False)
+
+    def _wait_to_be_refilled(self) -> None:
+        """Nobody refills the only copy; but a log that lost its end may not know of the others,
+        so they are given time to show themselves."""
+        is_alone = (
+            not self.is_returning
+            and self._node.leader is None
+            and self._is_sole_voter
+            and not self._members.wants_others()
+        )
+        if is_alone and self._refill.waited_alone():
+            self._end_refill()
+            self._node.campaign()
+            self._consensus.touch()
+
+    def tick(self) -> None:
+        # Whoever can't write, or is being refilled, does not stand for election.
+        if self._refusal is not None or self._writer.failure:
+            return
+        if self._refill.is_due:
+            self._wait_to_be_refilled()
+            return
+        self._ticks += 1
+        if self._node.tick():
+            self._consensus.ticked()
+        if self.is_leader:
+            self._lead()
+        elif self._eager_ticks > 0 or self._node.role is not Role.FOLLOWER:
+            self._campaign_eagerly()
+
+    def _lead(self) -> None:
+        if self._ticks % TICKS_PER_SAMPLE == 0:
+            self._sample()
+        if self._members.is_due and self.is_settled and self._members.act():
+            self._consensus.touch()
+
+    def _sample(self) -> None:
+        node = self._node
+        statuses = node.replicas()
+        if statuses:
+            self._consensus.let_go(statuses)
+        if not self._in_sync.sample(node.membership.voters, statuses, node.last_index):
+            return
+        self._parts.outbound.announce(self)
+        if len(self._in_sync.members) < self.config.min_insync_replicas:
+            detail = f"{self.partition} has too few replicas in sync"
+            refused = Refused(Reason.NOT_ENOUGH_REPLICAS_AFTER_APPEND, detail)
+            self._backlog.remove(self._acks.refuse(refused, self._applied_index))
+
+    def _campaign_eagerly(self) -> None:
+        self._eager_ticks -= 1
+        if self._node.term > 0 or self._node.leader is not None:
+            self._eager_ticks = 0
+        elif self._eager_ticks % EAGER_TICKS == 0:
+            self._node.campaign()
+            self._consensus.ticked()
+
+    def heartbeat_received(self, sender: ReplicaId, term: Term) -> bool:
+        return self._refusal is None and self._node.heartbeat_received(sender, term)
+
+    def heartbeat_acknowledged(self, sender: ReplicaId, term: Term) -> None:
+        if self._refusal is None and self._node.heartbeat_acknowledged(sender, term):
+            self._consensus.ticked()
+
+    def heartbeat_refused(self, sender: ReplicaId, term: Term) -> None:
+        if self._refusal is None and self._node.heartbeat_refused(sender, term):
+            self._consensus.ticked()
+
+    def unreachable(self, node: BrokerId) -> None:
+        """Messages to that node may have been lost."""
+        if self._refusal is None:
+            for replica in sorted(self._node.membership.members):
+                if replica.node == node:
+                    self._node.unreachable(replica)
+
+    def leader_lost(self, node: BrokerId) -> None:
+        """The process of that node is gone."""
+        if self._refusal is not None or self._refill.is_due:
+            return
+        self._node.leader_lost(node, turn=self.key.partition)
+        self._consensus.ticked()
+        if self.is_leader and self._in_sync.drop(node):
+            self._parts.outbound.announce(self)
+
+    # Leadership and members
+
+    def on_leadership(self, callback: Callable[[], None]) -> Watch:
+        """Calls back whenever term, role, leader or `is_settled` changed."""
+        return self._leadership_watches.add(callback)
+
+    def transfer(self, node: BrokerId) -> None:
+        """Hands leadership to that node's replica as soon as it has everything."""
+        self.check_leader()
+        for replica in sorted(self._node.membership.voters):
+            if replica.node == node and self._node.transfer(replica) is None:
+                self._consensus.touch()
+                return
+        detail = f"node {node} can't take over {self.partition} now"
+        raise Refused(Reason.INVALID_REQUEST, detail)
+
+    def set_wanted(self, voters: Sequence[ReplicaId], learners: Sequence[ReplicaId] = ()) -> None:
+        """Who should belong to the group, the preferred leader first; its leader sees to it."""
+        if self._has_log:
+            self._members.set_wanted(voters, learners)
+
+    @property
+    def is_reconciled(self) -> bool:
+        """Whether this leader's group has come to what was wanted."""
+        return (
+            self.is_settled
+            and self._members.is_reconciled
+            and self._consensus.membership_index <= self._applied_index
+        )
+
+    async def confirm(self) -> None:
+        """Returns once it is sure that this replica leads now; raises Refused if it does not."""
+        self.check_leader()
+        done: asyncio.Future[None] = self._loop.create_future()
+        refusal = self._node.read(done)
+        if refusal is not None:
+            raise self._not_leader()
+        self._consensus.touch()
+        await done
+
+    async def settled(self, timeout_s: float) -> None:
+        """Waits until this replica leads and knows all that was committed; raises TimeoutError."""
+        done: asyncio.Future[None] = self._loop.create_future()
+
+        def look() -> None:
+            if (self.is_settled or self._refusal is not None) and not done.done():
+                done.set_result(None)
+
+        watch = self.on_leadership(look)
+        try:
+            look()
+            await asyncio.wait_for(done, timeout_s)
+        finally:
+            watch.cancel()
+        self.check_running()

@@ -1,0 +1,217 @@
+"""Proves that the committed copy on every node is the same, and that a host follows leadership."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from penstock.model.errors import Reason, Refused
+from penstock.model.ids import BrokerId, Offset
+from penstock.replication.feed import Feed
+from penstock.replication.hosting import Host
+from penstock.replication.replica import Replica
+
+from .group_rig import group_of, until
+from .rig import Node, run, running
+from .test_hosting import COMPACTED, Put, Table, TableCodec
+
+
+def feed_on(node: Node, replica: Replica, snapshot_records: int = 20_000) -> Feed[Table, Put]:
+    return Feed(
+        replica=replica,
+        make_state=Table,
+        codec=TableCodec(),
+        snapshot_path=node.directory.path / "table.snapshot",
+        file_system=node.file_system,
+        executor=node.disk,
+        snapshot_records=snapshot_records,
+    )
+
+
+def host_on(node: Node, replica: Replica, feed: Feed[Table, Put] | None = None) -> Host[Table, Put]:
+    return Host(
+        replica=replica,
+        make_state=Table,
+        codec=TableCodec(),
+        snapshot_path=node.directory.path / "host.snapshot",
+        file_system=node.file_system,
+        clock=node.clock,
+        executor=node.disk,
+        feed=feed,
+    )
+
+
+def test_a_feed_applies_what_is_committed_and_tells(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            replica = await node.replica(COMPACTED)
+            feed = feed_on(node, replica)
+            host = host_on(node, replica, feed)
+            told: list[tuple[list[Put], int]] = []
+            feed.on_applied(lambda records, offset: told.append((list(records), offset)))
+            await feed.load()
+            await host.load()
+            node.faults.writes_go_on.clear()
+            pending = host.submit([("a", 1), ("b", 2)])
+            await asyncio.sleep(0.02)
+            assert (host.state.numbers, feed.state.numbers) == ({"a": 1, "b": 2}, {})
+            node.faults.writes_go_on.set()
+            await pending
+            await feed.wait_for(Offset(2))
+            assert feed.state.numbers == {"a": 1, "b": 2}
+            assert told == [([("a", 1), ("b", 2)], 2)]
+            await host.close()
+            await feed.close()
+        async with running(tmp_path) as node:
+            replica = await node.replica(COMPACTED)
+            feed = feed_on(node, replica)
+            await feed.load()
+            assert (feed.state.numbers, feed.state.applied) == ({"a": 1, "b": 2}, 0)
+
+    run(scenario)
+
+
+def test_a_feed_writes_snapshots_as_it_goes(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            replica = await node.replica(COMPACTED)
+            feed = feed_on(node, replica, snapshot_records=10)
+            host = host_on(node, replica, feed)
+            await feed.load()
+            await host.load()
+            for number in range(25):
+                await host.submit([("n", number)])
+                await feed.wait_for(Offset(number + 1))
+            await until(lambda: feed._snapshotting is None)
+        async with running(tmp_path) as node:
+            feed = feed_on(node, await node.replica(COMPACTED))
+            await feed.load()
+            assert feed.state.numbers == {"n": 24}
+            assert feed.state.applied < 25
+
+    run(scenario)
+
+
+def test_compaction_waits_for_the_feed_so_that_no_deleted_name_comes_back(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            replica = await node.replica(COMPACTED)
+            feed = feed_on(node, replica)
+            host = host_on(node, replica, feed)
+            await feed.load()
+            await host.load()
+            await host.submit([("doomed", 1)])
+            assert await feed.write_snapshot()
+            await host.submit([("doomed", None)])
+            for number in range(100):
+                await host.submit([("filler", number)])
+            for _ in range(3):
+                node.clock.ms += 5 * 24 * 3600 * 1000
+                await replica.maintain(node.clock.ms)
+            await host.close()
+        async with running(tmp_path) as node:
+            feed = feed_on(node, await node.replica(COMPACTED))
+            await feed.load()
+            await feed.wait_for(Offset(102))
+            assert feed.state.numbers == {"filler": 99}
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("has_feeds", [True, False])
+def test_a_host_follows_leadership_and_finds_everything_again(
+    tmp_path: Path, has_feeds: bool
+) -> None:
+    async def scenario() -> None:
+        async with group_of(tmp_path, 1, 2, 3, config=COMPACTED) as group:
+            leader = await group.leader()
+            hosts: dict[int, Host[Table, Put]] = {}
+            feeds: list[Feed[Table, Put]] = []
+            told: list[tuple[int, str]] = []
+            for number, node in group.network.nodes.items():
+                replica = group.replica(number)
+                feed = None
+                if has_feeds:
+                    feed = feed_on(node, replica)
+                    feeds.append(feed)
+                    await feed.load()
+                host = hosts[number] = host_on(node, replica, feed)
+                host.on_ready(lambda number=number: told.append((number, "ready")))  # type: ignore[misc]
+                host.on_lost(lambda number=number: told.append((number, "lost")))  # type: ignore[misc]
+                host.start()
+            first = hosts[leader.id.node]
+            await until(lambda: first.is_ready)
+            await first.submit([("a", 1)])
+            await first.decide(lambda table: ([("b", table.numbers["a"] + 1)], None))
+            other = hosts[2 if leader.id.node != 2 else 3]
+            with pytest.raises(Refused) as caught:
+                await other.submit([("c", 3)])
+            assert caught.value.reason is Reason.NOT_LEADER_OR_FOLLOWER
+            with pytest.raises(Refused):
+                await other.decide(lambda _: ([], None))
+            leader.transfer(BrokerId(other.replica.id.node))
+            await until(lambda: other.is_ready and not first.is_ready)
+            seen = await other.decide(lambda table: ([("c", 3)], dict(table.numbers)))
+            assert seen == {"a": 1, "b": 2}
+            assert told == [
+                (leader.id.node, "ready"),
+                (leader.id.node, "lost"),
+                (other.replica.id.node, "ready"),
+            ]
+            for feed in feeds:
+                await feed.wait_for(Offset(3))
+                assert feed.state.numbers == {"a": 1, "b": 2, "c": 3}
+            for host in hosts.values():
+                await host.close()
+
+    run(scenario)
+
+
+def test_what_a_lost_leader_decided_alone_is_forgotten(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with group_of(tmp_path, 1, 2, 3, config=COMPACTED) as group:
+            leader = await group.leader()
+            node = group.network.nodes[leader.id.node]
+            host = host_on(node, leader)
+            await host.load()
+            await host.submit([("kept", 1)])
+            group.network.isolate(leader.id.node)
+            doomed = host.submit([("lost", 2)])
+            with pytest.raises(Refused) as caught:
+                await doomed
+            assert caught.value.reason is Reason.NOT_LEADER_OR_FOLLOWER
+            assert not host.is_ready
+            group.network.heal()
+            await until(lambda: any(one.is_settled and one is not leader for one in group.replicas))
+            current = next(one for one in group.replicas if one.is_settled and one is not leader)
+            await until(lambda: leader.high_watermark == current.high_watermark)
+            await until(lambda: leader.log_end_offset == current.log_end_offset)
+            current.transfer(BrokerId(leader.id.node))
+            await until(lambda: host.is_ready)
+            assert host.state.numbers == {"kept": 1}
+            await host.close()
+
+    run(scenario)
+
+
+def test_the_end_does_not_wait_for_what_may_never_be_committed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with group_of(tmp_path, 1, 2, 3, config=COMPACTED) as group:
+            leader = await group.leader()
+            node = group.network.nodes[leader.id.node]
+            feed = feed_on(node, leader)
+            host = host_on(node, leader)
+            await feed.load()
+            await host.load()
+            await host.submit([("a", 1)])
+            group.network.isolate(leader.id.node)
+            doomed = host.submit([("b", 2)])
+            waiting = asyncio.ensure_future(feed.wait_for(Offset(2)))
+            await asyncio.sleep(0)
+            await asyncio.wait_for(host.close(), 1)
+            await asyncio.wait_for(feed.close(), 1)
+            for outcome in (doomed, waiting):
+                with pytest.raises(Refused):
+                    await outcome
+
+    run(scenario)

@@ -1,0 +1,128 @@
+"""Proves that a replica whose log was repaired does not vote before it has everything again."""
+
+import asyncio
+from pathlib import Path
+
+from penstock.model.errors import Reason, Refused
+from penstock.model.ids import BrokerId, DirectoryId, LogIndex, PartitionIndex, ReplicaId, Term
+from penstock.raft.messages import AppendRequest, TimeoutNow, VoteRequest
+from penstock.replication.refill import Refill
+from penstock.storage import repair
+
+from .group_rig import group_of, log_bytes, until
+from .rig import TOPIC_ID, batch, read_values, run, running
+from .test_group_members import want
+
+ONE, TWO = (ReplicaId(BrokerId(node), DirectoryId("a")) for node in (1, 2))
+
+
+def append(commit_index: int) -> AppendRequest:
+    return AppendRequest(ONE, TWO, Term(3), LogIndex(5), Term(3), (), LogIndex(commit_index))
+
+
+def test_it_ends_with_what_a_leader_called_committed_and_an_entry_of_its_term() -> None:
+    refill = Refill()
+    refill.is_due = True
+    assert refill.ignores(VoteRequest(ONE, TWO, Term(4), LogIndex(9), Term(3), True, False))
+    assert refill.ignores(TimeoutNow(ONE, TWO, Term(3)))
+    assert not refill.ends(LogIndex(50), Term(3), Term(3))
+    assert not refill.ignores(append(40))
+    assert not refill.ignores(append(30))
+    assert not refill.ends(LogIndex(39), Term(3), Term(3))
+    assert not refill.ends(LogIndex(40), Term(2), Term(3))
+    assert refill.ends(LogIndex(40), Term(3), Term(3))
+
+
+def test_a_repaired_replica_is_refilled_and_votes_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with group_of(tmp_path, 1, 2, 3) as group:
+            leader = await group.leader()
+            for number in range(20):
+                leader.append(batch(b"%d" % number))
+            await leader.committed()
+            await until(lambda: group.replica(3).high_watermark == 20)
+            node = group.network.nodes[3]
+            directory = node.directory.partition_directory(TOPIC_ID, PartitionIndex(0))
+            await group.crash(3)
+            (segment,) = directory.glob("*.log")
+            data = bytearray(segment.read_bytes())
+            data[len(data) // 2] ^= 1
+            segment.write_bytes(data)
+            assert repair.cut(directory, node.file_system)
+            await group.open(group.start_node(3))
+            repaired = group.replica(3)
+            assert repaired.stopped_because is None
+            assert repaired._refill.is_due
+            assert repaired.log_end_offset < 20
+            await until(lambda: not repaired._refill.is_due)
+            await until(lambda: log_bytes(repaired) == log_bytes(leader))
+            await until(lambda: not repaired._log.has_lost)
+            await group.crash(1)
+            await group.leader()
+
+    run(scenario)
+
+
+def test_the_only_copy_goes_on_after_a_repair(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            replica = await node.replica()
+            for number in range(20):
+                replica.append(batch(b"%d" % number))
+            await replica.committed()
+            directory = node.directory.partition_directory(TOPIC_ID, PartitionIndex(0))
+        (segment,) = directory.glob("*.log")
+        data = bytearray(segment.read_bytes())
+        data[len(data) // 2] ^= 1
+        segment.write_bytes(data)
+        assert repair.cut(directory, node.file_system)
+        async with running(tmp_path) as node:
+            replica = await node.make()
+            assert not replica.is_leader
+            await replica.settled(5)
+            kept = replica.high_watermark
+            assert 0 < kept < 20
+            replica.append(batch(b"new"))
+            await replica.committed()
+            assert len(read_values(replica)) == kept + 1
+
+    run(scenario)
+
+
+def test_a_replica_that_comes_back_never_takes_itself_for_what_it_was(tmp_path: Path) -> None:
+    """Founded alone, moved to others and back: its blank log must not make it the only voter."""
+
+    async def scenario() -> None:
+        async with group_of(tmp_path, 1) as group:
+            first = await group.leader()
+            for number in range(10):
+                first.append(batch(b"%d" % number))
+            await first.committed()
+            for number in (2, 3):
+                await group.open(group.start_node(number))
+            want(group, 2, 3)
+            await until(lambda: any(one.is_reconciled for one in group.replicas))
+            node = group.network.nodes[1]
+            await node.replicas.pop(first.key).retire(
+                Refused(Reason.NOT_LEADER_OR_FOLLOWER, "it moved away")
+            )
+            await node.store.remove_partition(first.key)
+            back = await group.open(node)
+            assert back.is_returning
+            assert not back.membership.voters
+            await asyncio.sleep(0.1)
+            assert (back.is_leader, back.log_end_offset) == (False, 0)
+            leader = await group.leader()
+            term = leader.term
+            want(group, 2, 3, 1)
+            await until(lambda: leader.is_reconciled and not back.is_returning)
+            await until(lambda: log_bytes(back) == log_bytes(leader))
+            assert leader.term == term
+            await group.crash(1)
+            back = await group.open(group.start_node(1))
+            assert not back.is_returning
+            await group.crash(2)
+            leader = await group.leader()
+            assert len(read_values(leader)) == 10
+
+    run(scenario)
