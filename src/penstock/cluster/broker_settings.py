@@ -7,6 +7,7 @@ two tables can't drift apart.
 
 from collections.abc import Iterator
 
+from penstock.cluster.brokers import DRAINED
 from penstock.cluster.settings import (
     INT_MAX,
     Check,
@@ -91,6 +92,13 @@ _NODE = (
     _own("advertised.listeners", STRING, "--advertise", "The address that clients are told."),
     _own("log.dirs", STRING, "--data-dir", "The directory that holds all data of this broker."),
     _row("broker.rack", STRING, "", "The rack or zone of this broker, as clients see it."),
+    _row(
+        DRAINED,
+        BOOLEAN,
+        "false",
+        "Give this broker no new replicas, and no vote on the cluster's metadata.",
+        is_dynamic=True,
+    ),
 )
 
 _TOPICS = (
@@ -104,8 +112,9 @@ _TOPICS = (
     _row(
         "default.replication.factor",
         INT,
-        1,
-        "The replication factor of a topic that is made without one.",
+        3,
+        "The replication factor of a topic that is made without one, or the number of brokers "
+        "when there are fewer.",
         at_least(1),
     ),
     _row(
@@ -256,11 +265,11 @@ _GROUPS = (
         "The segment size of __consumer_offsets when it is first made.",
         at_least(1024),
     ),
-    _kept(
+    _row(
         "offsets.topic.replication.factor",
         SHORT,
-        1,
-        "The replication factor of __consumer_offsets.",
+        3,
+        "The replication factor of __consumer_offsets, which rises to it as brokers join.",
         at_least(1),
     ),
 )

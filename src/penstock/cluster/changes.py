@@ -1,4 +1,4 @@
-"""What listeners hear after a change of the cluster's metadata is committed."""
+"""What listeners hear after a change of the cluster's metadata is committed and known here."""
 
 from typing import NamedTuple, TypeAlias
 
@@ -21,6 +21,12 @@ class PartitionsAdded(NamedTuple):
     first: int
 
 
+class AssignmentsChanged(NamedTuple):
+    """Some partitions of the topic lie elsewhere, are moving, or were taken back."""
+
+    topic: Topic
+
+
 class ConfigChanged(NamedTuple):
     """The topic's effective settings changed, by its own or by the broker's."""
 
@@ -34,6 +40,16 @@ class BrokerConfigChanged(NamedTuple):
     names: frozenset[str]
 
 
+class BrokersChanged(NamedTuple):
+    """A broker came, went, or is reached elsewhere."""
+
+
 Change: TypeAlias = (
-    TopicCreated | TopicDeleted | PartitionsAdded | ConfigChanged | BrokerConfigChanged
+    TopicCreated
+    | TopicDeleted
+    | PartitionsAdded
+    | AssignmentsChanged
+    | ConfigChanged
+    | BrokerConfigChanged
+    | BrokersChanged
 )

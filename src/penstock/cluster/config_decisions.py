@@ -102,7 +102,7 @@ def check_broker_name(resource: BrokerResource, brokers: Collection[BrokerId]) -
 
 def _topic_of(state: ClusterState, resource: TopicResource) -> Topic:
     topic = state.topic(check_topic_name(resource.name))
-    if topic is None or topic.ready == 0:
+    if topic is None:
         detail = f"There is no topic '{resource.name}'."
         raise Refused(Reason.UNKNOWN_TOPIC_OR_PARTITION, detail)
     return topic

@@ -1,8 +1,9 @@
 """The cluster's metadata as the rest of the broker sees it: reads of what is committed, changes.
 
-A change is decided on the newest state and appended; once it is committed it becomes visible to
-readers, and then listeners hear of it. A change that began goes on to its end even if the caller
-is gone: otherwise a commit could pass unnoticed.
+Readers see the copy of this node. It follows the metadata log, and every change that it meets
+there, made here or elsewhere, is told to listeners in the order of the log. A change that began
+goes on to its end even if the caller is gone. How a change finds its way to the controller is
+`deciding`'s.
 """
 
 import asyncio
@@ -10,6 +11,8 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, 
 from typing import Any, TypeVar
 from uuid import UUID
 
+from penstock.cluster.broker_decisions import decide_removal
+from penstock.cluster.brokers import Broker
 from penstock.cluster.changes import Change
 from penstock.cluster.config_decisions import (
     ConfigRules,
@@ -19,34 +22,50 @@ from penstock.cluster.config_decisions import (
     decide_replacement,
 )
 from penstock.cluster.config_definitions import effective_broker_setting
+from penstock.cluster.deciding import (
+    DECIDE_TIMEOUT_S,
+    ClusterFeed,
+    ClusterHost,
+    Decided,
+    Decider,
+    Decision,
+)
 from penstock.cluster.published import Published
+from penstock.cluster.reassignment_decisions import (
+    Ended,
+    Move,
+    decide_ends,
+    decide_internal_growth,
+    decide_move,
+)
 from penstock.cluster.records import ClusterRecord, ProducerIdsTaken
+from penstock.cluster.registration import Registration
 from penstock.cluster.state import ClusterState
 from penstock.cluster.topic import Topic
 from penstock.cluster.topic_decisions import (
+    Grown,
     Growth,
     NewTopic,
     Outcome,
     Rules,
     decide_creation,
     decide_deletion,
-    decide_files_removed,
     decide_growth,
-    decide_ready,
     decide_withdrawal,
 )
 from penstock.model.clock import Clock
 from penstock.model.endpoint import Endpoint
 from penstock.model.errors import Refused, StartRefused
-from penstock.model.ids import BrokerId, TopicId, TopicName
+from penstock.model.ids import BrokerId, DirectoryId, Offset, ReplicaId, TopicId, TopicName
 from penstock.model.topic_config import TopicConfig
-from penstock.replication.hosting import Host
+from penstock.replication.exchange import Exchange
 
 # Large enough that a restart or a burst of producers rarely waits for a commit.
 PRODUCER_IDS_PER_BLOCK = 1_000
+# How often it is looked whether only nodes that are no brokers are still waited for.
+LOOK_S = 0.05
 
 T = TypeVar("T")
-Decision = Callable[[ClusterState], tuple[Sequence[ClusterRecord], T]]
 Listener = Callable[[Change], None]
 
 
@@ -54,12 +73,17 @@ class Cluster:
     def __init__(
         self,
         *,
-        host: Host[ClusterState, ClusterRecord],
+        host: ClusterHost,
+        feed: ClusterFeed,
+        exchange: Exchange,
         broker_id: BrokerId,
+        directory_id: DirectoryId,
         cluster_id: str,
+        founders: Sequence[ReplicaId],
         static_broker_config: Mapping[str, str],
         clock: Clock,
         new_uuid: Callable[[], UUID],
+        random_below: Callable[[int], int],
         advertised: Endpoint = Endpoint("127.0.0.1", 0),  # noqa: B008  (an immutable tuple)
     ) -> None:
         self.broker_id = broker_id
@@ -67,24 +91,55 @@ class Cluster:
         self.advertised = advertised
         self.static_broker_config = dict(static_broker_config)
         self._host = host
-        self._clock = clock
+        self._feed = feed
+        self._exchange = exchange
         self._new_uuid = new_uuid
         self._published = Published(self.static_broker_config, str(broker_id))
+        self._is_loaded = False
         self._listeners: list[Listener] = []
+        self._on_applied: list[Callable[[Offset], None]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._decider = Decider(
+            host=host,
+            feed=feed,
+            exchange=exchange,
+            broker_id=broker_id,
+            clock=clock,
+            random_below=random_below,
+        )
+        self._registration = Registration(
+            host=host,
+            feed=feed,
+            exchange=exchange,
+            decider=self._decider,
+            founders=founders,
+            own=ReplicaId(broker_id, directory_id),
+        )
+        feed.on_applied(self._applied)
 
     async def load(self) -> None:
+        """Reads what is known to be committed; whether there is a controller shows later."""
         damage = self._host.replica.stopped_because
         if damage is not None:
             # Going on without it would show an empty cluster to everyone.
             raise StartRefused(f"The cluster's metadata can't be read: {damage}.")
-        await self._host.load()
-        self._published.load(self._host.state)
+        await self._feed.load()
+        self._published.load(self._feed.state)
+        self._is_loaded = True
+        self._host.start()
 
     def on_change(self, listener: Listener) -> None:
         self._listeners.append(listener)
 
-    # Reads: only what is committed, and of topics only the partitions that exist
+    def on_applied(self, callback: Callable[[Offset], None]) -> None:
+        """Called after the changes up to that offset were told."""
+        self._on_applied.append(callback)
+
+    # Reads: only what is committed, as far as this node knows
+
+    @property
+    def applied(self) -> Offset:
+        return self._feed.applied
 
     def topic(self, name: str) -> Topic | None:
         return self._published.topics.get(TopicName(name))
@@ -104,28 +159,60 @@ class Cluster:
         return self._published.config_of(configs)
 
     @property
-    def controller_id(self) -> BrokerId:
-        return self.broker_id
-
-    @property
-    def brokers(self) -> Mapping[BrokerId, Endpoint]:
-        return {self.broker_id: self.advertised}
-
-    def unfinished(self) -> list[Topic]:
-        """Topics with partitions that were committed but not yet made; for start-up."""
-        return [topic for topic in self._host.state.topics.values() if not topic.is_finished]
-
-    @property
     def is_new(self) -> bool:
-        """Nothing was ever committed."""
+        """Nothing of the metadata ever reached this node."""
         return self._host.replica.log_end_offset == 0
 
-    def may_have_files(self, topic_id: TopicId) -> bool:
-        return topic_id in self._host.state.topics or topic_id in self._host.state.doomed
+    # Brokers
 
-    def doomed(self) -> list[TopicId]:
-        """Deleted topics whose files may still be there."""
-        return list(self._host.state.doomed)
+    @property
+    def controller_id(self) -> BrokerId:
+        """-1 while there is none, or none that this node knows of."""
+        return self._decider.controller_id
+
+    @property
+    def is_controller(self) -> bool:
+        return self._host.is_ready
+
+    @property
+    def brokers(self) -> Mapping[BrokerId, Broker]:
+        """All that belong to the cluster, dead or alive, by their numbers."""
+        return self._published.brokers
+
+    def alive_brokers(self) -> list[BrokerId]:
+        return [number for number in self.brokers if self._exchange.is_alive(number)]
+
+    async def known_everywhere(self, offset: Offset, timeout_s: float) -> bool:
+        """Whether all living brokers came to `offset` in time."""
+        waiting = asyncio.ensure_future(self._exchange.wait_metadata_applied(offset, timeout_s))
+        try:
+            while not waiting.done() and not self._is_known_everywhere(offset):
+                # A node that was removed and still runs hears no more, and is not waited for.
+                await asyncio.wait([waiting], timeout=LOOK_S)
+            return self._is_known_everywhere(offset)
+        finally:
+            waiting.cancel()
+
+    def _is_known_everywhere(self, offset: Offset) -> bool:
+        applied = self._exchange.metadata_applied
+        return all(applied(number) >= offset for number in self.alive_brokers())
+
+    def replica_ids(self, brokers: Iterable[BrokerId]) -> list[ReplicaId]:
+        """Those of them that belong to the cluster, with the directories they have now."""
+        known = self.brokers
+        return [known[number].replica_id for number in brokers if number in known]
+
+    async def register(self, broker: Broker) -> None:
+        """Makes this node a broker of the cluster; returns when its copy shows it.
+
+        Not decided on the own copy as other changes are: a node that joins has none yet.
+        """
+        end = await self._shielded(self._registration.register(broker))
+        await self._decider.catch_up(end, DECIDE_TIMEOUT_S)
+
+    async def remove_broker(self, number: BrokerId) -> None:
+        alive = frozenset(self.alive_brokers())
+        await self._decide(lambda state: decide_removal(state, number, alive))
 
     # Settings
 
@@ -146,7 +233,7 @@ class Cluster:
     def bool_setting(self, name: str) -> bool:
         return self.broker_setting(name) == "true"
 
-    # Changes
+    # Changes of topics; each answers with the offset up to which others must know it
 
     async def create_topics(
         self,
@@ -154,38 +241,67 @@ class Cluster:
         *,
         abandoned: Collection[TopicId] = (),
         validate_only: bool = False,
-    ) -> dict[str, Outcome]:
-        """The topics are committed but not made: `mark_ready` follows once they are on disk."""
+    ) -> Decided[dict[str, Outcome]]:
+        tried: set[TopicId] = set()
+
+        def new_topic_id() -> TopicId:
+            # Never the same twice, not even for a second try: someone may have deleted the first.
+            topic_id = TopicId(self._new_uuid())
+            tried.add(topic_id)
+            return topic_id
 
         def decision(state: ClusterState) -> tuple[Sequence[ClusterRecord], dict[str, Outcome]]:
-            records, outcomes = decide_creation(state, wanted, self._rules(), abandoned)
+            records, outcomes = decide_creation(
+                state,
+                wanted,
+                self._rules(new_topic_id),
+                abandoned=abandoned,
+                tried=frozenset(tried),
+            )
             return ([] if validate_only else records), outcomes
 
         return await self._decide(decision)
 
     async def grow_topics(
-        self, wanted: Sequence[Growth], *, validate_only: bool = False
-    ) -> dict[str, Outcome]:
+        self,
+        wanted: Sequence[Growth],
+        *,
+        grown: dict[str, Grown] | None = None,
+        validate_only: bool = False,
+    ) -> Decided[dict[str, Outcome]]:
+        """`grown`, if given, gets what was wanted of each topic, by name."""
+        tried = {} if grown is None else grown
+
         def decision(state: ClusterState) -> tuple[Sequence[ClusterRecord], dict[str, Outcome]]:
-            records, outcomes = decide_growth(state, wanted, self._rules())
+            records, outcomes = decide_growth(state, wanted, self._rules(), tried)
             return ([] if validate_only else records), outcomes
 
         return await self._decide(decision)
 
-    async def mark_ready(self, topics: Sequence[Topic]) -> None:
-        """All partitions of these topics exist."""
-        await self._decide(lambda state: decide_ready(state, topics))
+    async def withdraw(self, unmade: Sequence[tuple[Topic, int]]) -> None:
+        """Takes topics back, from the given partition on, that could not be made."""
+        await self._decide(lambda state: decide_withdrawal(state, unmade))
 
-    async def withdraw(self, topics: Sequence[Topic]) -> None:
-        """Takes a creation or growth back that could not be finished."""
-        await self._decide(lambda state: decide_withdrawal(state, topics))
+    async def delete_topics(self, chosen: Sequence[TopicName | TopicId]) -> Decided[list[Outcome]]:
+        tried: dict[TopicName | TopicId, Topic] = {}
+        return await self._decide(lambda state: decide_deletion(state, chosen, tried))
 
-    async def delete_topics(self, chosen: Sequence[TopicName | TopicId]) -> list[Outcome]:
-        return await self._decide(lambda state: decide_deletion(state, chosen))
+    async def move(self, move: Move) -> Offset:
+        _, end = await self._decide(lambda state: decide_move(state, move))
+        return end
 
-    async def files_removed(self, topic_id: TopicId) -> None:
-        """Nothing of this deleted topic is left on disk."""
-        await self._decide(lambda state: decide_files_removed(state, topic_id))
+    async def end_moves(self, ended: Sequence[Ended]) -> None:
+        await self._decide(lambda state: decide_ends(state, ended))
+
+    async def grow_internal_topics(self) -> None:
+        """Gives internal topics the replicas that they should have by now."""
+        factor = self.int_setting("offsets.topic.replication.factor")
+        alive = frozenset(self.alive_brokers())
+        # Looked at first where it costs nothing: mostly there is nothing to do.
+        if decide_internal_growth(self._feed.state, factor, alive)[0]:
+            await self._decide(lambda state: decide_internal_growth(state, factor, alive))
+
+    # Changes of settings and ids
 
     async def replace_configs(
         self,
@@ -210,7 +326,8 @@ class Cluster:
             block = range(first, first + PRODUCER_IDS_PER_BLOCK)
             return [ProducerIdsTaken(next_producer_id=block.stop)], block
 
-        return await self._decide(decision)
+        block, _ = await self._decide(decision)
+        return block
 
     async def _alter(
         self,
@@ -221,26 +338,34 @@ class Cluster:
         def decision(state: ClusterState) -> tuple[Sequence[ClusterRecord], list[Refused | None]]:
             records: list[ClusterRecord] = []
             answers: list[Refused | None] = []
+            rules = ConfigRules(
+                brokers=tuple(state.brokers), broker_settings=self._published.broker_settings
+            )
             for resource, change in wanted:
                 try:
-                    records.extend(decide(state, resource, change, self._config_rules()))
+                    records.extend(decide(state, resource, change, rules))
                     answers.append(None)
                 except Refused as refused:
                     answers.append(refused)
             return ([] if validate_only else records), answers
 
-        return await self._decide(decision)
+        answers, _ = await self._decide(decision)
+        return answers
 
-    # How a change comes about
+    # How a change comes about, and how it is heard of
 
-    async def _decide(self, decision: Decision[T]) -> T:
-        return await asyncio.shield(self._start(self._decide_and_publish(decision)))
+    async def catch_up(self) -> None:
+        """Returns when this node knows all that was committed when this was called."""
+        await self._shielded(self._decider.read_barrier())
 
-    def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    async def _decide(self, decision: Decision[T]) -> Decided[T]:
+        return await self._shielded(self._decider.decide(decision))
+
+    async def _shielded(self, work: Coroutine[Any, Any, T]) -> T:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
-        return task
+        return await asyncio.shield(task)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
@@ -250,35 +375,27 @@ class Cluster:
             context = {"message": "a change of metadata failed", "exception": error}
             asyncio.get_running_loop().call_exception_handler(context)
 
-    async def _decide_and_publish(self, decision: Decision[T]) -> T:
-        appended: list[ClusterRecord] = []
-
-        def noting(state: ClusterState) -> tuple[Sequence[ClusterRecord], T]:
-            records, answer = decision(state)
-            appended.extend(records)
-            return records, answer
-
-        # Commits resolve in the order of the appends, so changes are published in that order.
-        answer = await self._host.decide(noting)
-        for record in appended:
+    def _applied(self, records: Sequence[ClusterRecord], offset: Offset) -> None:
+        if not self._is_loaded:
+            # What comes while the copy is read is read with it.
+            return
+        for record in records:
             for change in self._published.apply(record):
                 self._tell(change)
-        return answer
+        self._registration.follow(records)
+        for callback in self._on_applied:
+            callback(offset)
 
     def _tell(self, change: Change) -> None:
         for listener in self._listeners:
             listener(change)
 
-    def _rules(self) -> Rules:
+    def _rules(self, new_topic_id: Callable[[], TopicId] | None = None) -> Rules:
         return Rules(
-            brokers=(self.broker_id,),
             partitions_default=self.int_setting("num.partitions"),
             replication_factor_default=self.int_setting("default.replication.factor"),
+            internal_factor_default=self.int_setting("offsets.topic.replication.factor"),
             broker_settings=self._published.broker_settings,
-            new_topic_id=lambda: TopicId(self._new_uuid()),
-        )
-
-    def _config_rules(self) -> ConfigRules:
-        return ConfigRules(
-            brokers=(self.broker_id,), broker_settings=self._published.broker_settings
+            alive=frozenset(self.alive_brokers()),
+            new_topic_id=new_topic_id or (lambda: TopicId(self._new_uuid())),
         )

@@ -1,9 +1,12 @@
-"""What readers see of the cluster's metadata: the committed part, and of topics the usable part."""
+"""What readers see of the cluster's metadata: its committed part, as far as this node knows it."""
 
 from collections.abc import Iterator, Mapping
 
+from penstock.cluster.brokers import Broker
 from penstock.cluster.changes import (
+    AssignmentsChanged,
     BrokerConfigChanged,
+    BrokersChanged,
     Change,
     ConfigChanged,
     PartitionsAdded,
@@ -18,16 +21,16 @@ from penstock.cluster.config_definitions import (
 )
 from penstock.cluster.records import (
     BrokerConfigStored,
+    BrokerRemoved,
+    BrokerStored,
     ClusterRecord,
-    FilesDoomed,
-    FilesRemoved,
     ProducerIdsTaken,
     TopicRemoved,
     TopicStored,
 )
 from penstock.cluster.state import ClusterState
 from penstock.cluster.topic import Topic
-from penstock.model.ids import TopicId, TopicName
+from penstock.model.ids import BrokerId, TopicId, TopicName
 from penstock.model.topic_config import TopicConfig
 
 
@@ -37,6 +40,8 @@ class Published:
     def __init__(self, static: Mapping[str, str], broker: str) -> None:
         self.topics: dict[TopicName, Topic] = {}
         self.topics_by_id: dict[TopicId, Topic] = {}
+        # Replaced when it changes, never changed: readers may keep what they got.
+        self.brokers: Mapping[BrokerId, Broker] = {}
         self.dynamic: dict[str, Mapping[str, str]] = {}
         self.broker_settings: Mapping[str, str] = static
         self._static = static
@@ -47,10 +52,9 @@ class Published:
     def load(self, state: ClusterState) -> None:
         self.dynamic = dict(state.broker_configs)
         self._merge_settings()
+        self.brokers = {number: state.brokers[number] for number in sorted(state.brokers)}
         for topic in state.topics.values():
-            served = topic.as_served()
-            if served is not None:
-                self._put(served)
+            self._put(topic)
 
     def config_of(self, configs: Mapping[str, str]) -> TopicConfig:
         key = frozenset(configs.items())
@@ -71,22 +75,33 @@ class Published:
             case BrokerConfigStored(broker=broker, configs=configs):
                 self.dynamic[broker] = configs
                 yield from self._settings_changed()
-            case FilesDoomed() | FilesRemoved() | ProducerIdsTaken():
+            case BrokerStored(broker=broker):
+                yield from self._brokers_changed({**self.brokers, broker.id: broker})
+            case BrokerRemoved(broker=broker_id):
+                left = {
+                    number: each for number, each in self.brokers.items() if number != broker_id
+                }
+                yield from self._brokers_changed(left)
+            case ProducerIdsTaken():
                 pass
 
     def _stored(self, topic: Topic) -> Iterator[Change]:
-        served = topic.as_served()
-        if served is None:
-            return
-        before = self.topics_by_id.get(served.topic_id)
-        self._put(served)
+        before = self.topics_by_id.get(topic.topic_id)
+        self._put(topic)
         if before is None:
-            yield TopicCreated(served)
+            yield TopicCreated(topic)
             return
-        if served.partitions > before.partitions:
-            yield PartitionsAdded(served, before.partitions)
-        if served.configs != before.configs:
-            yield ConfigChanged(served, self.config_of(served.configs))
+        if topic.partitions > before.partitions:
+            yield PartitionsAdded(topic, before.partitions)
+        if topic.assignments[: before.partitions] != before.assignments:
+            yield AssignmentsChanged(topic)
+        if topic.configs != before.configs:
+            yield ConfigChanged(topic, self.config_of(topic.configs))
+
+    def _brokers_changed(self, brokers: Mapping[BrokerId, Broker]) -> Iterator[Change]:
+        if brokers != self.brokers:
+            self.brokers = {number: brokers[number] for number in sorted(brokers)}
+            yield BrokersChanged()
 
     def _put(self, topic: Topic) -> None:
         self.topics[topic.name] = topic

@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
-from penstock.cluster.topic import Topic
-from penstock.model.ids import TopicId, TopicName
+from penstock.cluster.brokers import Broker
+from penstock.cluster.topic import Assignment, Topic
+from penstock.model.endpoint import Endpoint
+from penstock.model.ids import BrokerId, DirectoryId, ReplicaId, TopicId, TopicName
 
 VERSION = 1
 
@@ -23,22 +25,22 @@ class TopicStored(NamedTuple):
 
 
 class TopicRemoved(NamedTuple):
-    """The topic is gone for everyone; its files are not yet."""
+    """The topic is gone for everyone; each broker removes its files when it hears of it."""
 
     topic_id: TopicId
 
 
-class FilesDoomed(NamedTuple):
-    """The files of this topic are to be removed. Only what is named so is ever removed: a
-    directory that the metadata does not know may be all that is left of someone's data."""
+class BrokerStored(NamedTuple):
+    """A broker belongs to the cluster, or something about it changed."""
 
-    topic_id: TopicId
+    broker: Broker
 
 
-class FilesRemoved(NamedTuple):
-    """Nothing of this topic is left on disk."""
+class BrokerRemoved(NamedTuple):
+    """The broker belongs to the cluster no more. Kept as a record with a value: a founder that
+    was removed must be told from one that is still to register."""
 
-    topic_id: TopicId
+    broker: BrokerId
 
 
 class BrokerConfigStored(NamedTuple):
@@ -55,7 +57,12 @@ class ProducerIdsTaken(NamedTuple):
 
 
 ClusterRecord: TypeAlias = (
-    TopicStored | TopicRemoved | FilesDoomed | FilesRemoved | BrokerConfigStored | ProducerIdsTaken
+    TopicStored
+    | TopicRemoved
+    | BrokerStored
+    | BrokerRemoved
+    | BrokerConfigStored
+    | ProducerIdsTaken
 )
 Json: TypeAlias = dict[str, Any]
 
@@ -70,13 +77,13 @@ def to_json(record: ClusterRecord) -> tuple[list[str], Json | None]:
             return ["topic", topic.topic_id.hex], _topic_to_json(topic)
         case TopicRemoved(topic_id=topic_id):
             return ["topic", topic_id.hex], None
-        case FilesDoomed(topic_id=topic_id):
-            return ["doomed-files", topic_id.hex], {"version": VERSION}
-        case FilesRemoved(topic_id=topic_id):
-            return ["doomed-files", topic_id.hex], None
-        case BrokerConfigStored(broker=broker, configs=configs):
+        case BrokerStored(broker=broker):
+            return ["broker", str(broker.id)], {"version": VERSION, **broker_to_json(broker)}
+        case BrokerRemoved(broker=broker_id):
+            return ["broker", str(broker_id)], {"version": VERSION, "removed": True}
+        case BrokerConfigStored(broker=name, configs=configs):
             value = {"version": VERSION, "configs": dict(configs)} if configs else None
-            return ["broker-config", broker], value
+            return ["broker-config", name], value
         case ProducerIdsTaken(next_producer_id=next_producer_id):
             return ["producer-ids"], {"version": VERSION, "next": next_producer_id}
 
@@ -87,13 +94,12 @@ def from_json(key: list[str], value: Json | None) -> ClusterRecord:
     match key:
         case ["topic", hex_id]:
             return _topic_from_json(TopicId(UUID(hex=hex_id)), value)
-        case ["doomed-files", hex_id]:
-            topic_id = TopicId(UUID(hex=hex_id))
-            return (
-                FilesRemoved(topic_id=topic_id) if value is None else FilesDoomed(topic_id=topic_id)
-            )
-        case ["broker-config", broker]:
-            return BrokerConfigStored(broker=broker, configs=value["configs"] if value else {})
+        case ["broker", number] if value is not None:
+            if value.get("removed"):
+                return BrokerRemoved(broker=BrokerId(int(number)))
+            return BrokerStored(broker=broker_from_json(value))
+        case ["broker-config", name]:
+            return BrokerConfigStored(broker=name, configs=value["configs"] if value else {})
         case ["producer-ids"] if value is not None:
             return ProducerIdsTaken(next_producer_id=value["next"])
     raise UnreadableRecord(f"metadata record {key} is of an unknown kind")
@@ -112,12 +118,49 @@ class ClusterRecordCodec:
         return from_json(json.loads(key), None if value is None else json.loads(value))
 
 
+def broker_to_json(broker: Broker) -> Json:
+    return {
+        "id": broker.id,
+        "directory": broker.directory,
+        "kafka": list(broker.kafka),
+        "peer": list(broker.peer),
+        "rack": broker.rack,
+    }
+
+
+def broker_from_json(value: Json) -> Broker:
+    """Raises KeyError, TypeError or ValueError when this is no broker."""
+    rack = value["rack"]
+    return Broker(
+        id=BrokerId(int(value["id"])),
+        directory=DirectoryId(str(value["directory"])),
+        kafka=_endpoint(value["kafka"]),
+        peer=_endpoint(value["peer"]),
+        rack=None if rack is None else str(rack),
+    )
+
+
+def _endpoint(value: list[Any]) -> Endpoint:
+    host, port = value
+    return Endpoint(str(host), int(port))
+
+
 def _topic_to_json(topic: Topic) -> Json:
+    # Thousands of partitions share few founders: each is written once, and named by its place.
+    places: dict[ReplicaId, int] = {}
+    assignments = [
+        [
+            assignment.replicas,
+            [places.setdefault(founder, len(places)) for founder in assignment.founders],
+            assignment.previous,
+        ]
+        for assignment in topic.assignments
+    ]
     return {
         "version": VERSION,
         "name": topic.name,
-        "partitions": topic.partitions,
-        "ready": topic.ready,
+        "founders": list(places),
+        "assignments": assignments,
         "configs": dict(topic.configs),
         "internal": topic.internal,
     }
@@ -126,11 +169,18 @@ def _topic_to_json(topic: Topic) -> Json:
 def _topic_from_json(topic_id: TopicId, value: Json | None) -> TopicStored | TopicRemoved:
     if value is None:
         return TopicRemoved(topic_id=topic_id)
+    founders = [ReplicaId(*founder) for founder in value["founders"]]
     topic = Topic(
         name=TopicName(value["name"]),
         topic_id=topic_id,
-        partitions=value["partitions"],
-        ready=value["ready"],
+        assignments=tuple(
+            Assignment(
+                tuple(replicas),
+                tuple(founders[place] for place in places),
+                None if previous is None else tuple(previous),
+            )
+            for replicas, places, previous in value["assignments"]
+        ),
         configs=value["configs"],
         internal=value["internal"],
     )

@@ -1,45 +1,50 @@
-"""The cluster's metadata: topics, dynamic settings, producer ids; `apply` is its only mutator.
+"""The cluster's metadata: brokers, topics, settings, producer ids; `apply` is its only mutator.
 
 All transitions, by record:
 
     TopicStored         the topic with that id is made or replaced
     TopicRemoved        the topic with that id is gone; its id is never used again
-    FilesDoomed         the topic's files are to be removed
-    FilesRemoved        they are
+    BrokerStored        the broker with that number is made or replaced
+    BrokerRemoved       the broker with that number is gone until it registers again
     BrokerConfigStored  the dynamic settings of a broker (or of all) are replaced
     ProducerIdsTaken    producer ids below the given one are never handed out again
 
-What to append is decided in `topic_decisions` and `config_decisions`, which only read this state.
+What to append is decided in the `*_decisions` modules, which only read this state.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from penstock.cluster.brokers import DRAINED, Broker
 from penstock.cluster.records import (
     BrokerConfigStored,
+    BrokerRemoved,
+    BrokerStored,
     ClusterRecord,
-    FilesDoomed,
-    FilesRemoved,
     ProducerIdsTaken,
     TopicRemoved,
     TopicStored,
     from_json,
     to_json,
 )
-from penstock.cluster.topic import Topic
+from penstock.cluster.topic import Assignment, Topic
 from penstock.cluster.topic_names import collision_key
-from penstock.model.ids import TopicId, TopicName
+from penstock.model.ids import BrokerId, TopicId, TopicName
 
-__all__ = ["ClusterState", "Topic"]
+__all__ = ["Assignment", "Broker", "ClusterState", "Topic"]
 
 
 class ClusterState:
     def __init__(self) -> None:
         self.topics: dict[TopicId, Topic] = {}
-        self.partition_count = 0
-        self.doomed: set[TopicId] = set()
+        self.brokers: dict[BrokerId, Broker] = {}
+        self.removed_brokers: set[BrokerId] = set()
         self.broker_configs: dict[str, Mapping[str, str]] = {}
         self.next_producer_id = 0
+        # How many replicas each broker holds, and for how many partitions it is the first choice.
+        self.replica_counts: Counter[BrokerId] = Counter()
+        self.preferred_counts: Counter[BrokerId] = Counter()
         self._ids: dict[TopicName, TopicId] = {}
         self._names_by_collision_key: dict[str, TopicName] = {}
 
@@ -54,6 +59,13 @@ class ClusterState:
     def broker_config(self, broker: str) -> Mapping[str, str]:
         return self.broker_configs.get(broker, {})
 
+    def is_drained(self, broker: BrokerId) -> bool:
+        return self.broker_config(str(broker)).get(DRAINED) == "true"
+
+    def usable_brokers(self) -> list[Broker]:
+        """Those that may get replicas, in the order of their numbers."""
+        return [self.brokers[n] for n in sorted(self.brokers) if not self.is_drained(n)]
+
     def apply(self, record: ClusterRecord) -> None:
         match record:
             case TopicStored(topic=topic):
@@ -61,14 +73,16 @@ class ClusterState:
                 self._remember(topic)
             case TopicRemoved(topic_id=topic_id):
                 self._forget(topic_id)
-            case FilesDoomed(topic_id=topic_id):
-                self.doomed.add(topic_id)
-            case FilesRemoved(topic_id=topic_id):
-                self.doomed.discard(topic_id)
-            case BrokerConfigStored(broker=broker, configs=configs):
-                self.broker_configs.pop(broker, None)
+            case BrokerStored(broker=broker):
+                self.brokers[broker.id] = broker
+                self.removed_brokers.discard(broker.id)
+            case BrokerRemoved(broker=broker_id):
+                self.brokers.pop(broker_id, None)
+                self.removed_brokers.add(broker_id)
+            case BrokerConfigStored(broker=name, configs=configs):
+                self.broker_configs.pop(name, None)
                 if configs:
-                    self.broker_configs[broker] = configs
+                    self.broker_configs[name] = configs
             case ProducerIdsTaken(next_producer_id=next_producer_id):
                 self.next_producer_id = next_producer_id
 
@@ -82,12 +96,14 @@ class ClusterState:
 
     def _records(self) -> Iterator[ClusterRecord]:
         """The shortest log that leads to this state."""
+        for broker in self.brokers.values():
+            yield BrokerStored(broker=broker)
+        for broker_id in sorted(self.removed_brokers):
+            yield BrokerRemoved(broker=broker_id)
         for topic in self.topics.values():
             yield TopicStored(topic=topic)
-        for topic_id in self.doomed:
-            yield FilesDoomed(topic_id=topic_id)
-        for broker, configs in self.broker_configs.items():
-            yield BrokerConfigStored(broker=broker, configs=configs)
+        for name, configs in self.broker_configs.items():
+            yield BrokerConfigStored(broker=name, configs=configs)
         yield ProducerIdsTaken(next_producer_id=self.next_producer_id)
 
     def _remember(self, topic: Topic) -> None:
@@ -95,12 +111,18 @@ class ClusterState:
         self.topics[topic.topic_id] = topic
         self._ids[topic.name] = topic.topic_id
         self._names_by_collision_key[collision_key(topic.name)] = topic.name
-        self.partition_count += topic.partitions
+        self._count(topic, 1)
 
     def _forget(self, topic_id: TopicId) -> None:
         topic = self.topics.pop(topic_id, None)
         if topic is None:
             return
-        self.partition_count -= topic.partitions
+        self._count(topic, -1)
         del self._ids[topic.name]
         del self._names_by_collision_key[collision_key(topic.name)]
+
+    def _count(self, topic: Topic, by: int) -> None:
+        for assignment in topic.assignments:
+            self.preferred_counts[assignment.replicas[0]] += by
+            for broker in assignment.hosts:
+                self.replica_counts[broker] += by

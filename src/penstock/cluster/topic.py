@@ -1,35 +1,52 @@
-"""A topic as the cluster's metadata holds it."""
+"""A topic as the cluster's metadata holds it, and where its partitions lie."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from penstock.model.ids import TopicId, TopicName
+from penstock.model.ids import BrokerId, PartitionId, PartitionIndex, ReplicaId, TopicId, TopicName
+
+
+class Assignment(NamedTuple):
+    """The brokers that hold a partition."""
+
+    # In the order of preference: the first one leads when it can.
+    replicas: tuple[BrokerId, ...]
+    # The first voters of its group, for life: whoever joins later learns the rest from the log.
+    founders: tuple[ReplicaId, ...]
+    # While the partition moves: where it came from. Nobody gives a replica up until it is there.
+    previous: tuple[BrokerId, ...] | None = None
+
+    @property
+    def hosts(self) -> tuple[BrokerId, ...]:
+        """Every broker that must have a replica now."""
+        if self.previous is None:
+            return self.replicas
+        return tuple(dict.fromkeys((*self.replicas, *self.previous)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """Partitions from 0 up to `ready` exist on disk; those up to `partitions` are being made.
-
-    The difference is what tells a creation that a crash cut short, which start-up completes, from
-    a lost directory, which is damage.
-    """
-
     name: TopicName
     topic_id: TopicId
-    partitions: int
-    ready: int
+    # One per partition, by its index.
+    assignments: tuple[Assignment, ...]
     configs: Mapping[str, str]
     internal: bool
 
     def __post_init__(self) -> None:
-        assert 0 <= self.ready <= self.partitions
+        assert self.assignments
 
     @property
-    def is_finished(self) -> bool:
-        return self.ready == self.partitions
+    def partitions(self) -> int:
+        return len(self.assignments)
 
-    def as_served(self) -> "Topic | None":
-        """The topic with those partitions that clients can use; None while there is none."""
-        if self.is_finished:
-            return self
-        return replace(self, partitions=self.ready) if self.ready else None
+    @property
+    def is_moving(self) -> bool:
+        return any(assignment.previous is not None for assignment in self.assignments)
+
+    def partition_id(self, index: int) -> PartitionId:
+        return PartitionId(self.topic_id, PartitionIndex(index))
+
+    def partition_ids(self, first: int = 0) -> list[PartitionId]:
+        return [self.partition_id(index) for index in range(first, self.partitions)]

@@ -1,24 +1,20 @@
 """Decides what happens to topics: each function reads the state and says which records to append.
 
 Nothing here changes the state. A refusal of one topic is a value, so that the other topics of the
-same request go on.
+same request go on. A decision may be taken again when nobody knows what became of the first one:
+what it then finds as it wanted it, by its own earlier doing, counts as done.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from penstock.cluster.config_definitions import check_topic_configs
-from penstock.cluster.records import (
-    ClusterRecord,
-    FilesDoomed,
-    FilesRemoved,
-    TopicRemoved,
-    TopicStored,
-)
+from penstock.cluster.placement import Placement, candidates
+from penstock.cluster.records import ClusterRecord, TopicRemoved, TopicStored
 from penstock.cluster.state import ClusterState
-from penstock.cluster.topic import Topic
+from penstock.cluster.topic import Assignment, Topic
 from penstock.cluster.topic_names import (
     CLUSTER_METADATA,
     check_topic_name,
@@ -32,7 +28,7 @@ from penstock.model.limits import PARTITIONS_PER_NODE_MAX, PARTITIONS_PER_TOPIC_
 # "Take the default", for a count of partitions or of replicas.
 UNSET = -1
 
-Assignment: TypeAlias = Sequence[int]
+Brokers: TypeAlias = Sequence[int]
 Outcome: TypeAlias = Topic | Refused
 
 
@@ -45,7 +41,7 @@ class NewTopic(NamedTuple):
     replication_factor: int = UNSET
     # The brokers of each partition, by its index, when the asker chose them; pairs, since a bad
     # request may name a partition twice.
-    assignments: Sequence[tuple[int, Assignment]] = ()
+    assignments: Sequence[tuple[int, Brokers]] = ()
     # The broker itself asks, for a topic of its own.
     internal: bool = False
 
@@ -56,17 +52,26 @@ class Growth(NamedTuple):
     name: str
     partitions: int
     # The brokers of each new partition, in order, when the asker chose them.
-    assignments: Sequence[Assignment] | None = None
+    assignments: Sequence[Brokers] | None = None
+
+
+class Grown(NamedTuple):
+    """A topic as it is to be, and the first of its new partitions."""
+
+    topic: Topic
+    first: int
 
 
 class Rules(NamedTuple):
     """What decisions need to know beside the metadata."""
 
-    brokers: Collection[BrokerId]
     partitions_default: int
+    # Both act as far as there are brokers.
     replication_factor_default: int
+    internal_factor_default: int
     # The brokers' effective settings, which give topics their defaults.
     broker_settings: Mapping[str, str]
+    alive: Collection[BrokerId]
     new_topic_id: Callable[[], TopicId]
 
 
@@ -77,40 +82,53 @@ def decide_creation(
     state: ClusterState,
     wanted: Sequence[NewTopic],
     rules: Rules,
+    *,
     abandoned: Collection[TopicId] = (),
+    tried: Collection[TopicId] = (),
 ) -> tuple[list[ClusterRecord], dict[str, Outcome]]:
     """One outcome per distinct name, in the order of the request.
 
     `abandoned` are topics whose creation failed and could not be taken back: they make room.
+    `tried` are ids that earlier tries of this request gave out.
     """
     times = Counter(new.name for new in wanted)
-    taken = _Taken(state, abandoned)
+    taken = _Taken(state, rules, abandoned)
     outcomes: dict[str, Outcome] = {}
+    made: list[ClusterRecord] = []
     for new in wanted:
         if times[new.name] > 1:
             outcomes[new.name] = Refused(Reason.INVALID_REQUEST, "Duplicate topic name.")
             continue
+        existing = state.topic(new.name)
+        if existing is not None and existing.topic_id in tried:
+            outcomes[new.name] = existing
+            continue
         try:
-            outcomes[new.name] = taken.add(_new_topic(new, rules, taken))
+            topic = _new_topic(new, rules, taken)
+            outcomes[new.name] = topic
+            made.append(TopicStored(topic=topic))
         except Refused as refused:
             outcomes[new.name] = refused
-    made = [outcome for outcome in outcomes.values() if isinstance(outcome, Topic)]
-    removed = _removals(topic_id for topic_id in abandoned if topic_id in state.topics)
-    return [*removed, *(TopicStored(topic=topic) for topic in made)], outcomes
+    removed = [TopicRemoved(topic_id=each) for each in abandoned if each in state.topics]
+    return [*removed, *made], outcomes
 
 
 class _Taken:
-    """The names and the partitions that are in use, counting those of the request so far."""
+    """Names, replicas and places that are in use, counting those of the request so far."""
 
-    def __init__(self, state: ClusterState, abandoned: Collection[TopicId]) -> None:
-        self._state = state
+    def __init__(
+        self, state: ClusterState, rules: Rules, abandoned: Collection[TopicId] = ()
+    ) -> None:
+        self.state = state
+        self.alive = rules.alive
+        self.usable = state.usable_brokers()
+        self.replicas = sum(state.replica_counts.values())
         self._abandoned = frozenset(abandoned)
         self._added: dict[str, TopicName] = {}
-        gone = (state.topics[topic_id] for topic_id in abandoned if topic_id in state.topics)
-        self.partition_count = state.partition_count - sum(topic.partitions for topic in gone)
+        self._placements: dict[int, Placement] = {}
 
     def check_name(self, name: TopicName) -> None:
-        existing = self._state.colliding_name(name)
+        existing = self.state.colliding_name(name)
         if existing is not None and self._id_of(existing) in self._abandoned:
             existing = None
         existing = existing or self._added.get(collision_key(name))
@@ -120,13 +138,53 @@ class _Taken:
             detail = f"Topic '{name}' collides with existing topic: {existing}"
             raise Refused(Reason.INVALID_TOPIC, detail)
 
-    def add(self, topic: Topic) -> Topic:
+    def add(self, topic: Topic, first: int = 0) -> Topic:
         self._added[collision_key(topic.name)] = topic.name
-        self.partition_count += topic.partitions
+        self.replicas += sum(len(each.replicas) for each in topic.assignments[first:])
         return topic
 
+    def place(self, count: int, factor: int) -> list[tuple[BrokerId, ...]]:
+        """Places for partitions whose number the asker did not say where to put."""
+        if factor > len(self.usable):
+            detail = (
+                f"Unable to replicate the partition {factor} time(s): "
+                f"this cluster has {len(self.usable)} broker(s)."
+            )
+            raise Refused(Reason.INVALID_REPLICATION_FACTOR, detail)
+        placement = self._placements.get(factor)
+        if placement is None:
+            placement = self._placements[factor] = Placement(
+                candidates(self.usable, self.alive, factor),
+                alive=self.alive,
+                replica_counts=self.state.replica_counts,
+                preferred_counts=self.state.preferred_counts,
+            )
+        return [placement.place(factor) for _ in range(count)]
+
+    def assignments(self, places: Iterable[Iterable[int]]) -> tuple[Assignment, ...]:
+        brokers = self.state.brokers
+        return tuple(
+            Assignment(
+                tuple(BrokerId(node) for node in place),
+                tuple(brokers[BrokerId(node)].replica_id for node in place),
+            )
+            for place in places
+        )
+
+    def check_limits(self, partitions: int, added: int, factor: int) -> None:
+        if partitions > PARTITIONS_PER_TOPIC_MAX:
+            detail = f"A topic can have {PARTITIONS_PER_TOPIC_MAX} partitions, not {partitions}."
+            raise Refused(Reason.INVALID_PARTITIONS, detail)
+        room = PARTITIONS_PER_NODE_MAX * len(self.state.brokers)
+        if self.replicas + added * factor > room:
+            detail = (
+                f"A broker can have {PARTITIONS_PER_NODE_MAX} partitions: "
+                f"{self.replicas} are in use and {added * factor} more are asked for."
+            )
+            raise Refused(Reason.INVALID_PARTITIONS, detail)
+
     def _id_of(self, name: TopicName) -> TopicId | None:
-        topic = self._state.topic(name)
+        topic = self.state.topic(name)
         return None if topic is None else topic.topic_id
 
 
@@ -137,21 +195,19 @@ def _new_topic(new: NewTopic, rules: Rules, taken: _Taken) -> Topic:
     name = check_topic_name(new.name)
     taken.check_name(name)
     configs = check_topic_configs(new.configs, rules.broker_settings)
-    partitions = _partitions_of(new, rules)
-    _check_limits(partitions, partitions, taken.partition_count)
-    return Topic(
+    topic = Topic(
         name=name,
         topic_id=rules.new_topic_id(),
-        partitions=partitions,
-        ready=0,
+        assignments=taken.assignments(_places_of(new, rules, taken)),
         configs=configs,
         internal=new.internal,
     )
+    return taken.add(topic)
 
 
-def _partitions_of(new: NewTopic, rules: Rules) -> int:
+def _places_of(new: NewTopic, rules: Rules, taken: _Taken) -> Sequence[Iterable[int]]:
     if new.assignments:
-        return _partitions_assigned(new, rules)
+        return _places_assigned(new, taken)
     if new.replication_factor < UNSET or new.replication_factor == 0:
         detail = "Replication factor must be larger than 0, or -1 to use the default value."
         raise Refused(Reason.INVALID_REPLICATION_FACTOR, detail)
@@ -160,17 +216,16 @@ def _partitions_of(new: NewTopic, rules: Rules) -> int:
         raise Refused(Reason.INVALID_PARTITIONS, detail)
     factor = new.replication_factor
     if factor == UNSET:
-        factor = rules.replication_factor_default
-    if factor > len(rules.brokers):
-        detail = (
-            f"Unable to replicate the partition {factor} time(s): "
-            f"this cluster has {len(rules.brokers)} broker(s)."
+        default = (
+            rules.internal_factor_default if new.internal else rules.replication_factor_default
         )
-        raise Refused(Reason.INVALID_REPLICATION_FACTOR, detail)
-    return rules.partitions_default if new.partitions == UNSET else new.partitions
+        factor = max(1, min(default, len(taken.usable)))
+    count = rules.partitions_default if new.partitions == UNSET else new.partitions
+    taken.check_limits(count, count, factor)
+    return taken.place(count, factor)
 
 
-def _partitions_assigned(new: NewTopic, rules: Rules) -> int:
+def _places_assigned(new: NewTopic, taken: _Taken) -> Sequence[Iterable[int]]:
     for what, value in (
         ("replication factor", new.replication_factor),
         ("the number of partitions", new.partitions),
@@ -185,28 +240,32 @@ def _partitions_assigned(new: NewTopic, rules: Rules) -> int:
     if sorted(indexes) != list(range(len(indexes))):
         detail = "Partitions must be numbered from 0 without gaps."
         raise Refused(Reason.INVALID_REPLICA_ASSIGNMENT, detail)
-    _check_assignments([brokers for _, brokers in new.assignments], rules, factor=None)
-    return len(indexes)
+    places = [brokers for _, brokers in sorted(new.assignments, key=lambda pair: pair[0])]
+    check_assignments(places, taken.state.brokers, factor=None)
+    taken.check_limits(len(places), len(places), len(places[0]))
+    return places
 
 
-def _check_assignments(
-    assignments: Iterable[Assignment], rules: Rules, *, factor: int | None
+def check_assignments(
+    places: Iterable[Brokers], known: Collection[int], *, factor: int | None
 ) -> None:
     """Each names known brokers, none twice, and all have the same number of them."""
-    for brokers in assignments:
-        fault = _fault_of_assignment(brokers, rules, factor)
+    for brokers in places:
+        fault = _fault_of_assignment(brokers, known, factor)
         if fault is not None:
             detail = f"The manual partition assignment {fault}."
             raise Refused(Reason.INVALID_REPLICA_ASSIGNMENT, detail)
         factor = len(brokers)
 
 
-def _fault_of_assignment(brokers: Assignment, rules: Rules, factor: int | None) -> str | None:
+def _fault_of_assignment(
+    brokers: Brokers, known: Collection[int], factor: int | None
+) -> str | None:
     if not brokers:
         return "has an empty list of replicas"
     if len(set(brokers)) != len(brokers):
         return f"names a broker more than once: {list(brokers)}"
-    unknown = [broker for broker in brokers if broker not in rules.brokers]
+    unknown = [broker for broker in brokers if broker not in known]
     if unknown:
         return f"names broker {unknown[0]}, which this cluster does not have"
     if factor is not None and len(brokers) != factor:
@@ -214,95 +273,98 @@ def _fault_of_assignment(brokers: Assignment, rules: Rules, factor: int | None) 
     return None
 
 
-def _check_limits(partitions: int, added: int, in_use: int) -> None:
-    if partitions > PARTITIONS_PER_TOPIC_MAX:
-        detail = f"A topic can have {PARTITIONS_PER_TOPIC_MAX} partitions, not {partitions}."
-        raise Refused(Reason.INVALID_PARTITIONS, detail)
-    if in_use + added > PARTITIONS_PER_NODE_MAX:
-        detail = (
-            f"A broker can have {PARTITIONS_PER_NODE_MAX} partitions: "
-            f"{in_use} are in use and {added} more are asked for."
-        )
-        raise Refused(Reason.INVALID_PARTITIONS, detail)
-
-
 # Growing
 
 
 def decide_growth(
-    state: ClusterState, wanted: Sequence[Growth], rules: Rules
+    state: ClusterState,
+    wanted: Sequence[Growth],
+    rules: Rules,
+    tried: MutableMapping[str, Grown],
 ) -> tuple[list[ClusterRecord], dict[str, Outcome]]:
-    """An outcome's topic has its old `ready` and its new `partitions`."""
+    """`tried` holds, by name, what earlier tries of this request wanted, and is kept up."""
     times = Counter(growth.name for growth in wanted)
+    taken = _Taken(state, rules)
     outcomes: dict[str, Outcome] = {}
-    in_use = state.partition_count
+    records: list[ClusterRecord] = []
     for growth in wanted:
+        before = tried.get(growth.name)
+        if before is not None and _is_grown(state, before):
+            outcomes[growth.name] = state.topics[before.topic.topic_id]
+            continue
         try:
             if times[growth.name] > 1:
                 raise Refused(Reason.INVALID_REQUEST, "Duplicate topic name.")
-            grown = _grown(state, growth, rules, in_use)
-            in_use += grown.partitions - grown.ready
-            outcomes[growth.name] = grown
+            grown = _grown(state, growth, taken)
+            tried[growth.name] = grown
+            outcomes[growth.name] = grown.topic
+            records.append(TopicStored(topic=grown.topic))
         except Refused as refused:
             outcomes[growth.name] = refused
-    grown_topics = [outcome for outcome in outcomes.values() if isinstance(outcome, Topic)]
-    return [TopicStored(topic=topic) for topic in grown_topics], outcomes
+    return records, outcomes
 
 
-def _grown(state: ClusterState, growth: Growth, rules: Rules, in_use: int) -> Topic:
-    topic = _served(state, growth.name)
+def _is_grown(state: ClusterState, grown: Grown) -> bool:
+    wanted = grown.topic
+    now = state.topics.get(wanted.topic_id)
+    return now is not None and now.assignments[: wanted.partitions] == wanted.assignments
+
+
+def _grown(state: ClusterState, growth: Growth, taken: _Taken) -> Grown:
+    topic = _existing(state, growth.name)
     if topic.internal:
         # A group's partition follows from their number: more of them would orphan its offsets.
         detail = f"Topic '{topic.name}' is internal: its number of partitions is fixed."
         raise Refused(Reason.INVALID_REQUEST, detail)
-    # Partitions beyond `ready` are leftovers of a growth that failed, and are asked for anew.
-    if growth.partitions == topic.ready:
-        detail = f"Topic already has {topic.ready} partition(s)."
+    if growth.partitions == topic.partitions:
+        detail = f"Topic already has {topic.partitions} partition(s)."
         raise Refused(Reason.INVALID_PARTITIONS, detail)
-    if growth.partitions < topic.ready:
+    if growth.partitions < topic.partitions:
         detail = (
-            f"The topic {topic.name} has {topic.ready} partition(s); "
+            f"The topic {topic.name} has {topic.partitions} partition(s); "
             f"{growth.partitions} would not be an increase."
         )
         raise Refused(Reason.INVALID_PARTITIONS, detail)
-    added = growth.partitions - topic.ready
-    _check_limits(growth.partitions, added, in_use)
-    if growth.assignments is not None:
-        if len(growth.assignments) != added:
-            detail = (
-                f"{added} partition(s) are to be added, "
-                f"but {len(growth.assignments)} assignment(s) were given."
-            )
-            raise Refused(Reason.INVALID_REPLICA_ASSIGNMENT, detail)
-        _check_assignments(growth.assignments, rules, factor=1)
-    return replace(topic, partitions=growth.partitions)
+    added = taken.assignments(_places_added(topic, growth, taken))
+    grown = replace(topic, assignments=(*topic.assignments, *added))
+    return Grown(taken.add(grown, topic.partitions), topic.partitions)
 
 
-def decide_ready(state: ClusterState, topics: Iterable[Topic]) -> tuple[list[ClusterRecord], None]:
-    """Marks all partitions of these topics as made; one that was deleted meanwhile stays so."""
-    records: list[ClusterRecord] = []
-    for topic in topics:
-        now = state.topics.get(topic.topic_id)
-        if now is not None:
-            # Settings may have changed since: only what this step is about is written.
-            made = replace(now, partitions=topic.partitions, ready=topic.partitions)
-            records.append(TopicStored(topic=made))
-    return records, None
+def _places_added(topic: Topic, growth: Growth, taken: _Taken) -> Sequence[Iterable[int]]:
+    added = growth.partitions - topic.partitions
+    factor = len(topic.assignments[0].replicas)
+    taken.check_limits(growth.partitions, added, factor)
+    if growth.assignments is None:
+        return taken.place(added, factor)
+    if len(growth.assignments) != added:
+        detail = (
+            f"{added} partition(s) are to be added, "
+            f"but {len(growth.assignments)} assignment(s) were given."
+        )
+        raise Refused(Reason.INVALID_REPLICA_ASSIGNMENT, detail)
+    check_assignments(growth.assignments, taken.state.brokers, factor=factor)
+    return growth.assignments
+
+
+# Taking back
 
 
 def decide_withdrawal(
-    state: ClusterState, topics: Iterable[Topic]
+    state: ClusterState, unmade: Iterable[tuple[Topic, int]]
 ) -> tuple[list[ClusterRecord], None]:
-    """Takes back what was not finished: a new topic goes, a grown one is as large as before."""
+    """Takes partitions back that could not be made: each topic from the given one on.
+
+    A topic that someone changed meanwhile is left: others rely on it already.
+    """
     records: list[ClusterRecord] = []
-    for topic in topics:
+    for topic, first in unmade:
         now = state.topics.get(topic.topic_id)
-        if now is None or now.is_finished:
+        if now is None or now.assignments != topic.assignments:
             continue
-        if now.ready == 0:
-            records.extend(_removals([now.topic_id]))
+        if first == 0:
+            records.append(TopicRemoved(topic_id=topic.topic_id))
         else:
-            records.append(TopicStored(topic=replace(now, partitions=now.ready)))
+            records.append(TopicStored(topic=replace(now, assignments=now.assignments[:first])))
     return records, None
 
 
@@ -310,56 +372,52 @@ def decide_withdrawal(
 
 
 def decide_deletion(
-    state: ClusterState, chosen: Sequence[TopicName | TopicId]
+    state: ClusterState,
+    chosen: Sequence[TopicName | TopicId],
+    tried: MutableMapping[TopicName | TopicId, Topic],
 ) -> tuple[list[ClusterRecord], list[Outcome]]:
-    """One outcome per choice, in order; a choice is a name or an id, and none may come twice."""
+    """One outcome per choice, in order; a choice is a name or an id, and none may come twice.
+
+    `tried` holds what earlier tries of this request wanted to delete, and is kept up.
+    """
     outcomes: list[Outcome] = []
     # Keyed by id, in the order of the request.
     doomed: dict[TopicId, None] = {}
     for choice in chosen:
+        before = tried.get(choice)
+        if before is not None and before.topic_id not in state.topics:
+            outcomes.append(before)
+            continue
         try:
             topic = _deletable(state, choice)
             if topic.topic_id in doomed:
                 detail = f"Topic '{topic.name}' was chosen by its name and by its id."
                 raise Refused(Reason.INVALID_REQUEST, detail)
             doomed[topic.topic_id] = None
+            tried[choice] = topic
             outcomes.append(topic)
         except Refused as refused:
             outcomes.append(refused)
-    return _removals(doomed), outcomes
-
-
-def decide_files_removed(
-    state: ClusterState, topic_id: TopicId
-) -> tuple[list[ClusterRecord], None]:
-    return ([FilesRemoved(topic_id=topic_id)] if topic_id in state.doomed else []), None
-
-
-def _removals(topic_ids: Iterable[TopicId]) -> list[ClusterRecord]:
-    records: list[ClusterRecord] = []
-    for topic_id in topic_ids:
-        records += [TopicRemoved(topic_id=topic_id), FilesDoomed(topic_id=topic_id)]
-    return records
+    return [TopicRemoved(topic_id=topic_id) for topic_id in doomed], outcomes
 
 
 def _deletable(state: ClusterState, choice: TopicName | TopicId) -> Topic:
-    topic = _served(state, choice) if isinstance(choice, str) else _served_by_id(state, choice)
+    topic = _existing(state, choice) if isinstance(choice, str) else _existing_by_id(state, choice)
     if topic.internal:
         detail = f"Topic '{topic.name}' is internal and can't be deleted."
         raise Refused(Reason.INVALID_REQUEST, detail)
     return topic
 
 
-def _served(state: ClusterState, name: str) -> Topic:
+def _existing(state: ClusterState, name: str) -> Topic:
     topic = state.topic(name)
-    # Not yet made means not yet answered: to everyone but its maker it does not exist.
-    if topic is None or topic.ready == 0:
+    if topic is None:
         raise Refused(Reason.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
     return topic
 
 
-def _served_by_id(state: ClusterState, topic_id: TopicId) -> Topic:
+def _existing_by_id(state: ClusterState, topic_id: TopicId) -> Topic:
     topic = state.topics.get(topic_id)
-    if topic is None or topic.ready == 0:
+    if topic is None:
         raise Refused(Reason.UNKNOWN_TOPIC_ID, f"There is no topic with id {topic_id}.")
     return topic

@@ -16,21 +16,21 @@ from penstock.cluster.config_decisions import (
 )
 from penstock.cluster.records import BrokerConfigStored, TopicStored
 from penstock.cluster.state import ClusterState
-from penstock.cluster.topic import Topic
+from penstock.cluster.topic import Assignment, Topic
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import BrokerId, TopicId, TopicName
+from tests.unit.cluster.fakes import broker
 
 T = TopicResource("t")
 SET, DELETE, APPEND, SUBTRACT = Operation
 
 
-def state_with(configs: dict[str, str], *, ready: int = 1) -> ClusterState:
+def state_with(configs: dict[str, str]) -> ClusterState:
     state = ClusterState()
     topic = Topic(
         name=TopicName("t"),
         topic_id=TopicId(UUID(int=1)),
-        partitions=1,
-        ready=ready,
+        assignments=(Assignment((BrokerId(0),), (broker(0).replica_id,)),),
         configs=configs,
         internal=False,
     )
@@ -150,13 +150,13 @@ def test_unknown_resources(resource: Resource, reason: Reason) -> None:
     state = state_with({})
     for decide, change in ((decide_replacement, {}), (decide_edits, [])):
         with pytest.raises(Refused) as caught:
-            decide(state, resource, change, rules())  # type: ignore[operator]
+            decide(state, resource, change, rules())  # type: ignore[arg-type]
         assert caught.value.reason == reason
 
 
 def test_a_topic_that_is_being_made_has_no_settings_to_change() -> None:
     with pytest.raises(Refused) as caught:
-        decide_replacement(state_with({}, ready=0), T, {}, rules())
+        decide_replacement(ClusterState(), T, {}, rules())
     assert caught.value.reason == Reason.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -190,10 +190,10 @@ def test_brokers_have_dynamic_settings_each_or_together(broker: str) -> None:
     ],
 )
 def test_broker_settings_that_cannot_be_changed_now(name: str, value: str, reason: Reason) -> None:
-    for broker in (BrokerResource(""), BrokerResource("0")):
-        assert refused(Edit(name, SET, value), resource=broker).reason == reason
+    for resource in (BrokerResource(""), BrokerResource("0")):
+        assert refused(Edit(name, SET, value), resource=resource).reason == reason
         with pytest.raises(Refused) as caught:
-            decide_replacement(ClusterState(), broker, {name: value}, rules())
+            decide_replacement(ClusterState(), resource, {name: value}, rules())
         assert caught.value.reason == reason
 
 

@@ -1,4 +1,4 @@
-"""The cluster's metadata as readers and listeners see it: after the commit, in order, as made."""
+"""The cluster's metadata as readers and listeners see it: after the commit, in order."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,7 +6,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from penstock.cluster.changes import (
+    AssignmentsChanged,
     BrokerConfigChanged,
+    BrokersChanged,
     Change,
     ConfigChanged,
     PartitionsAdded,
@@ -15,49 +17,48 @@ from penstock.cluster.changes import (
 )
 from penstock.cluster.config_decisions import BrokerResource, Edit, Operation, TopicResource
 from penstock.cluster.coordinator import Cluster
+from penstock.cluster.reassignment_decisions import Ended, Move
 from penstock.cluster.topic import Topic
 from penstock.cluster.topic_decisions import Growth, NewTopic
 from penstock.model.errors import Reason, Refused, StartRefused
 from penstock.model.ids import TopicName
-from tests.unit.cluster.fakes import FakeHost, make_cluster
+from tests.unit.cluster.fakes import FakeNode, Group, start_node
 
 
-def run(
-    test: Callable[[FakeHost, Cluster, list[Change]], Awaitable[None]], **settings: str
-) -> None:
+def run(test: Callable[[Group, Cluster, list[Change]], Awaitable[None]], **settings: str) -> None:
     async def body() -> None:
-        host = FakeHost()
-        cluster = make_cluster(host, **settings)
-        await cluster.load()
+        group = Group()
+        node = await start_node(group, 0, registers=True, **settings)
         changes: list[Change] = []
-        cluster.on_change(changes.append)
-        await test(host, cluster, changes)
+        node.cluster.on_change(changes.append)
+        await test(group, node.cluster, changes)
 
     asyncio.run(body())
 
 
+async def reopened(group: Group) -> Cluster:
+    """What a node that starts anew reads from the same log."""
+    return (await start_node(Group(list(group.log)))).cluster
+
+
 async def make(cluster: Cluster, name: str, **more: object) -> Topic:
     new = NewTopic(name=name, **{"configs": {}, **more})  # type: ignore[arg-type]
-    outcome = (await cluster.create_topics([new]))[name]
-    assert isinstance(outcome, Topic)
-    await cluster.mark_ready([outcome])
+    outcomes, _ = await cluster.create_topics([new])
+    assert isinstance(outcomes[name], Topic)
     topic = cluster.topic(name)
     assert topic is not None
     return topic
 
 
-def test_a_topic_is_seen_once_it_is_committed_and_made() -> None:
-    async def test(host: FakeHost, cluster: Cluster, changes: list[Change]) -> None:
-        outcome = (await cluster.create_topics([NewTopic(name="t", configs={})]))["t"]
-        assert isinstance(outcome, Topic)
-        assert cluster.topic("t") is None
-        assert cluster.unfinished() == [outcome]
-        host.held = asyncio.Event()
-        marking = asyncio.ensure_future(cluster.mark_ready([outcome]))
+def test_a_topic_is_seen_once_it_is_committed() -> None:
+    async def test(group: Group, cluster: Cluster, changes: list[Change]) -> None:
+        group.held = asyncio.Event()
+        creating = asyncio.ensure_future(cluster.create_topics([NewTopic(name="t", configs={})]))
         await asyncio.sleep(0.001)
         assert cluster.topic("t") is None, "not before the commit"
-        host.held.set()
-        await marking
+        group.held.set()
+        _, offset = await creating
+        assert offset == len(group.log) == cluster.applied
         topic = cluster.topic("t")
         assert topic is not None
         assert cluster.topic_by_id(topic.topic_id) is topic
@@ -68,14 +69,14 @@ def test_a_topic_is_seen_once_it_is_committed_and_made() -> None:
 
 
 def test_a_caller_that_gives_up_does_not_hide_the_commit() -> None:
-    async def test(host: FakeHost, cluster: Cluster, changes: list[Change]) -> None:
+    async def test(group: Group, cluster: Cluster, changes: list[Change]) -> None:
         topic = await make(cluster, "t")
-        host.held = asyncio.Event()
+        group.held = asyncio.Event()
         deleting = asyncio.ensure_future(cluster.delete_topics([TopicName("t")]))
         await asyncio.sleep(0)
         deleting.cancel()
         await asyncio.gather(deleting, return_exceptions=True)
-        host.held.set()
+        group.held.set()
         await asyncio.sleep(0.001)
         assert changes[-1] == TopicDeleted(topic)
         assert cluster.topic("t") is None
@@ -84,9 +85,9 @@ def test_a_caller_that_gives_up_does_not_hide_the_commit() -> None:
 
 
 def test_a_refused_commit_changes_nothing() -> None:
-    async def test(host: FakeHost, cluster: Cluster, changes: list[Change]) -> None:
+    async def test(group: Group, cluster: Cluster, changes: list[Change]) -> None:
         topic = await make(cluster, "t")
-        host.is_disk_full = True
+        group.is_disk_full = True
         for work in (
             cluster.create_topics([NewTopic(name="u", configs={})]),
             cluster.delete_topics([topic.name]),
@@ -99,37 +100,55 @@ def test_a_refused_commit_changes_nothing() -> None:
             assert caught.value.reason == Reason.STORAGE_ERROR
         assert list(cluster.topics()) == [topic]
         assert changes == [TopicCreated(topic)]
-        host.is_disk_full = False
+        group.is_disk_full = False
         assert await cluster.allocate_producer_ids() == range(1000)
 
     run(test)
 
 
 def test_growth_and_settings_are_told() -> None:
-    async def test(host: FakeHost, cluster: Cluster, changes: list[Change]) -> None:
+    async def test(group: Group, cluster: Cluster, changes: list[Change]) -> None:
         await make(cluster, "t", partitions=2)
-        grown = (await cluster.grow_topics([Growth(name="t", partitions=3)]))["t"]
-        assert isinstance(grown, Topic)
-        served = cluster.topic("t")
-        assert served is not None
-        assert served.partitions == 2, "the third is not made yet"
+        await cluster.grow_topics([Growth(name="t", partitions=3)])
+        topic = cluster.topic("t")
+        assert topic is not None
+        assert topic.partitions == 3
+        assert changes[-1] == PartitionsAdded(topic, 2)
         await cluster.edit_configs(
             [(TopicResource("t"), [Edit("retention.ms", Operation.SET, "5")])]
         )
         assert isinstance(changes[-1], ConfigChanged)
         assert changes[-1].config.retention_ms == 5
         assert cluster.topic_config("t").retention_ms == 5
-        await cluster.mark_ready([grown])
         topic = cluster.topic("t")
         assert topic is not None
         assert (topic.partitions, topic.configs) == (3, {"retention.ms": "5"})
-        assert changes[-1] == PartitionsAdded(topic, 2)
+
+    run(test)
+
+
+def test_moves_and_brokers_are_told() -> None:
+    async def test(group: Group, cluster: Cluster, changes: list[Change]) -> None:
+        await make(cluster, "t")
+        await start_node(group, 1)
+        assert changes[-1:] == [BrokersChanged()]
+        assert list(cluster.brokers) == [0, 1]
+        await cluster.move(Move("t", 0, [1]))
+        topic = cluster.topic("t")
+        assert topic is not None
+        assert topic.assignments[0].hosts == (1, 0)
+        assert changes[-1:] == [AssignmentsChanged(topic)]
+        await cluster.end_moves([Ended(topic.partition_id(0), topic.assignments[0])])
+        topic = cluster.topic("t")
+        assert topic is not None
+        assert changes[-1:] == [AssignmentsChanged(topic)]
+        assert topic.assignments[0].hosts == (1,)
 
     run(test)
 
 
 def test_broker_settings_reach_the_topics_that_do_not_override_them() -> None:
-    async def test(host: FakeHost, cluster: Cluster, changes: list[Change]) -> None:
+    async def test(group: Group, cluster: Cluster, changes: list[Change]) -> None:
         plain = await make(cluster, "plain")
         await make(cluster, "own", configs={"retention.ms": "7"})
         assert cluster.topic_config("plain").retention_ms == 3_600_000
@@ -153,7 +172,7 @@ def test_broker_settings_reach_the_topics_that_do_not_override_them() -> None:
 
 
 def test_settings_that_change_nothing_are_not_told() -> None:
-    async def test(host: FakeHost, cluster: Cluster, changes: list[Change]) -> None:
+    async def test(group: Group, cluster: Cluster, changes: list[Change]) -> None:
         await cluster.replace_configs([(BrokerResource(""), {"log.retention.hours": "168"})])
         assert changes == []
 
@@ -161,9 +180,9 @@ def test_settings_that_change_nothing_are_not_told() -> None:
 
 
 def test_validation_alone_commits_nothing() -> None:
-    async def test(host: FakeHost, cluster: Cluster, changes: list[Change]) -> None:
+    async def test(group: Group, cluster: Cluster, changes: list[Change]) -> None:
         await make(cluster, "t")
-        before = list(host.log)
+        before = list(group.log)
         await cluster.create_topics([NewTopic(name="u", configs={})], validate_only=True)
         await cluster.grow_topics([Growth(name="t", partitions=3)], validate_only=True)
         await cluster.replace_configs([(TopicResource("t"), {"flush.ms": "3"})], validate_only=True)
@@ -172,17 +191,15 @@ def test_validation_alone_commits_nothing() -> None:
         )
         assert answers[0] is not None
         assert answers[0].reason == Reason.INVALID_CONFIG
-        assert host.log == before
+        assert group.log == before
 
     run(test)
 
 
 def test_producer_ids_are_never_handed_out_twice() -> None:
-    async def test(host: FakeHost, cluster: Cluster, changes: list[Change]) -> None:
+    async def test(group: Group, cluster: Cluster, changes: list[Change]) -> None:
         blocks = await asyncio.gather(*(cluster.allocate_producer_ids() for _ in range(5)))
-        reopened = make_cluster(FakeHost(host.log))
-        await reopened.load()
-        blocks.append(await reopened.allocate_producer_ids())
+        blocks.append(await (await reopened(group)).allocate_producer_ids())
         ids = [producer_id for block in blocks for producer_id in block]
         assert len(set(ids)) == len(ids) == 6000
 
@@ -190,19 +207,16 @@ def test_producer_ids_are_never_handed_out_twice() -> None:
 
 
 def test_a_reload_shows_the_same() -> None:
-    async def test(host: FakeHost, cluster: Cluster, changes: list[Change]) -> None:
+    async def test(group: Group, cluster: Cluster, changes: list[Change]) -> None:
         await make(cluster, "kept", configs={"flush.ms": "5"})
         await make(cluster, "gone")
         await cluster.delete_topics([TopicName("gone")])
-        await cluster.create_topics([NewTopic(name="unmade", configs={})])
         await cluster.replace_configs([(BrokerResource(""), {"log.retention.ms": "9"})])
-        reopened = make_cluster(FakeHost(host.log))
-        await reopened.load()
-        assert list(reopened.topics()) == list(cluster.topics())
-        assert reopened.topic_config("kept") == cluster.topic_config("kept")
-        assert [topic.name for topic in reopened.unfinished()] == ["unmade"]
-        assert reopened.doomed() == cluster.doomed() != []
-        assert not reopened.is_new
+        again = await reopened(group)
+        assert list(again.topics()) == list(cluster.topics())
+        assert again.brokers == cluster.brokers
+        assert again.topic_config("kept") == cluster.topic_config("kept")
+        assert not again.is_new
 
     run(test)
 
@@ -211,23 +225,20 @@ def test_damaged_metadata_refuses_the_start() -> None:
     """Going on would show an empty cluster, whose topics everyone would then make anew."""
 
     async def body() -> None:
-        host = FakeHost()
-        host.damage(OSError("metadata/0.log is damaged at byte 17"))
+        node = FakeNode(Group())
+        node.host.replica.stopped_because = OSError("metadata/0.log is damaged at byte 17")
         with pytest.raises(StartRefused, match="byte 17"):
-            await make_cluster(host).load()
+            await node.cluster.load()
 
     asyncio.run(body())
 
 
 def test_a_thousand_topics_are_one_commit() -> None:
-    async def test(host: FakeHost, cluster: Cluster, changes: list[Change]) -> None:
+    async def test(group: Group, cluster: Cluster, changes: list[Change]) -> None:
         names = [f"t{number}" for number in range(1000)]
-        before = host.commits
-        outcomes = await cluster.create_topics([NewTopic(name=n, configs={}) for n in names])
-        assert host.commits == before + 1
-        topics = [outcome for outcome in outcomes.values() if isinstance(outcome, Topic)]
-        await cluster.mark_ready(topics)
-        assert host.commits == before + 2
+        before = group.commits
+        await cluster.create_topics([NewTopic(name=n, configs={}) for n in names])
+        assert group.commits == before + 1
         assert len(cluster.topics()) == 1000
 
     run(test)

@@ -1,41 +1,61 @@
 """The metadata state machine: a snapshot equals the replay that led to it."""
 
+from collections import Counter
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.cluster.brokers import Broker
 from penstock.cluster.records import (
     BrokerConfigStored,
+    BrokerRemoved,
+    BrokerStored,
     ClusterRecord,
     ClusterRecordCodec,
-    FilesDoomed,
-    FilesRemoved,
     ProducerIdsTaken,
     TopicRemoved,
     TopicStored,
     UnreadableRecord,
 )
 from penstock.cluster.state import ClusterState
-from penstock.cluster.topic import Topic
+from penstock.cluster.topic import Assignment, Topic
 from penstock.cluster.topic_names import collision_key
-from penstock.model.ids import TopicId, TopicName
+from penstock.model.endpoint import Endpoint
+from penstock.model.ids import BrokerId, DirectoryId, ReplicaId, TopicId, TopicName
 
 IDS = [TopicId(UUID(int=number)) for number in range(1, 5)]
 CONFIGS = st.dictionaries(st.sampled_from(["a", "b"]), st.text(max_size=3), max_size=2)
+NODES = st.integers(0, 4).map(BrokerId)
+PLACES = st.lists(NODES, min_size=1, max_size=3, unique=True).map(tuple)
+REPLICA_IDS = st.builds(ReplicaId, NODES, st.sampled_from(["x", "y"]).map(DirectoryId))
+ENDPOINTS = st.builds(Endpoint, st.sampled_from(["localhost", "::1"]), st.integers(1, 65_535))
+
+assignments = st.builds(
+    Assignment,
+    replicas=PLACES,
+    founders=st.lists(REPLICA_IDS, min_size=1, max_size=3, unique=True).map(tuple),
+    previous=st.none() | PLACES,
+)
+brokers = st.builds(
+    Broker,
+    id=NODES,
+    directory=st.sampled_from(["x", "y"]).map(DirectoryId),
+    kafka=ENDPOINTS,
+    peer=ENDPOINTS,
+    rack=st.none() | st.text(max_size=3),
+)
 
 
 @st.composite
 def topics(draw: st.DrawFn) -> Topic:
     topic_id = draw(st.sampled_from(IDS))
-    partitions = draw(st.integers(1, 9))
     return Topic(
         # One name per id, as decisions see to it.
         name=TopicName(f"topic.{topic_id.int}"),
         topic_id=topic_id,
-        partitions=partitions,
-        ready=draw(st.integers(0, partitions)),
+        assignments=tuple(draw(st.lists(assignments, min_size=1, max_size=4))),
         configs=draw(CONFIGS),
         internal=draw(st.booleans()),
     )
@@ -44,8 +64,8 @@ def topics(draw: st.DrawFn) -> Topic:
 RECORDS: st.SearchStrategy[ClusterRecord] = st.one_of(
     st.builds(TopicStored, topic=topics()),
     st.builds(TopicRemoved, topic_id=st.sampled_from(IDS)),
-    st.builds(FilesDoomed, topic_id=st.sampled_from(IDS)),
-    st.builds(FilesRemoved, topic_id=st.sampled_from(IDS)),
+    st.builds(BrokerStored, broker=brokers),
+    st.builds(BrokerRemoved, broker=NODES),
     st.builds(BrokerConfigStored, broker=st.sampled_from(["", "0"]), configs=CONFIGS),
     st.builds(ProducerIdsTaken, next_producer_id=st.integers(0, 2**62)),
 )
@@ -65,8 +85,10 @@ def seen(state: ClusterState) -> object:
         state.topics,
         names,
         collisions,
-        state.doomed,
-        state.partition_count,
+        state.brokers,
+        state.removed_brokers,
+        +state.replica_counts,
+        +state.preferred_counts,
         state.broker_configs,
         state.next_producer_id,
     )
@@ -106,9 +128,38 @@ def test_records_survive_the_log(record: ClusterRecord) -> None:
 
 
 @given(records=st.lists(RECORDS, max_size=30))
-def test_partitions_are_counted(records: list[ClusterRecord]) -> None:
+def test_replicas_are_counted_where_they_lie(records: list[ClusterRecord]) -> None:
     state = replay(records)
-    assert state.partition_count == sum(topic.partitions for topic in state.topics.values())
+    placed = [each for topic in state.topics.values() for each in topic.assignments]
+    assert +state.replica_counts == Counter(node for each in placed for node in each.hosts)
+    assert +state.preferred_counts == Counter(each.replicas[0] for each in placed)
+
+
+def test_a_removed_broker_is_told_from_one_that_never_came() -> None:
+    state = ClusterState()
+    broker = Broker(
+        id=BrokerId(1),
+        directory=DirectoryId("d"),
+        kafka=Endpoint("a", 1),
+        peer=Endpoint("a", 2),
+    )
+    state.apply(BrokerStored(broker=broker))
+    state.apply(BrokerRemoved(broker=BrokerId(1)))
+    assert (state.brokers, state.removed_brokers) == ({}, {1})
+    state.apply(BrokerStored(broker=broker))
+    assert (state.brokers, state.removed_brokers) == ({1: broker}, set())
+
+
+def test_drained_brokers_are_not_usable() -> None:
+    state = ClusterState()
+    for number in (2, 0, 1):
+        endpoint = Endpoint("a", 1)
+        broker = Broker(
+            id=BrokerId(number), directory=DirectoryId("d"), kafka=endpoint, peer=endpoint
+        )
+        state.apply(BrokerStored(broker=broker))
+    state.apply(BrokerConfigStored(broker="1", configs={"penstock.drained": "true"}))
+    assert [broker.id for broker in state.usable_brokers()] == [0, 2]
 
 
 @pytest.mark.parametrize(
@@ -118,6 +169,7 @@ def test_partitions_are_counted(records: list[ClusterRecord]) -> None:
         (b'["topic","00000000000000000000000000000001"]', b'{"version":2}'),
         (b'["what","x"]', b'{"version":1}'),
         (b'["producer-ids"]', None),
+        (b'["broker","1"]', None),
     ],
 )
 def test_records_of_a_later_release_are_not_guessed_at(key: bytes | None, value: bytes) -> None:
@@ -125,19 +177,16 @@ def test_records_of_a_later_release_are_not_guessed_at(key: bytes | None, value:
         ClusterRecordCodec().decode(key, value)
 
 
-def test_a_topic_is_served_as_far_as_it_is_made() -> None:
-    def topic(ready: int) -> Topic:
-        return Topic(
-            name=TopicName("t"),
-            topic_id=IDS[0],
-            partitions=3,
-            ready=ready,
-            configs={},
-            internal=False,
-        )
-
-    assert topic(0).as_served() is None
-    assert topic(3).as_served() == topic(3)
-    served = topic(2).as_served()
-    assert served is not None
-    assert (served.partitions, served.ready) == (2, 2)
+def test_ten_thousand_partitions_name_each_founder_once() -> None:
+    founders = tuple(ReplicaId(BrokerId(n), DirectoryId(f"directory-{n}")) for n in range(3))
+    assignment = Assignment(tuple(founder.node for founder in founders), founders)
+    topic = Topic(
+        name=TopicName("t"),
+        topic_id=IDS[0],
+        assignments=(assignment,) * 10_000,
+        configs={},
+        internal=False,
+    )
+    _, value = ClusterRecordCodec().encode(TopicStored(topic=topic))
+    assert value is not None
+    assert len(value) < 300_000

@@ -4,10 +4,18 @@ from collections.abc import Sequence
 
 import pytest
 
-from penstock.cluster.records import ClusterRecord, FilesDoomed, TopicRemoved, TopicStored
+from penstock.cluster.brokers import DRAINED
+from penstock.cluster.records import (
+    BrokerConfigStored,
+    BrokerStored,
+    ClusterRecord,
+    TopicRemoved,
+    TopicStored,
+)
 from penstock.cluster.state import ClusterState
 from penstock.cluster.topic import Topic
 from penstock.cluster.topic_decisions import (
+    Grown,
     Growth,
     NewTopic,
     Outcome,
@@ -15,22 +23,22 @@ from penstock.cluster.topic_decisions import (
     decide_creation,
     decide_deletion,
     decide_growth,
-    decide_ready,
     decide_withdrawal,
 )
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import BrokerId, TopicId, TopicName
 from penstock.model.limits import PARTITIONS_PER_NODE_MAX, PARTITIONS_PER_TOPIC_MAX
-from tests.unit.cluster.fakes import ids_from
+from tests.unit.cluster.fakes import broker, ids_from
 
 
 def rules(**changes: object) -> Rules:
     new_uuid = ids_from()
     values = {
-        "brokers": (BrokerId(0),),
         "partitions_default": 3,
-        "replication_factor_default": 1,
+        "replication_factor_default": 3,
+        "internal_factor_default": 3,
         "broker_settings": {},
+        "alive": frozenset(BrokerId(number) for number in range(9)),
         "new_topic_id": lambda: TopicId(new_uuid()),
     }
     return Rules(**{**values, **changes})  # type: ignore[arg-type]
@@ -45,12 +53,17 @@ def applied(state: ClusterState, records: Sequence[ClusterRecord]) -> None:
         state.apply(record)
 
 
-def with_topics(*names: str, partitions: int = 1) -> ClusterState:
+def with_brokers(count: int = 1) -> ClusterState:
     state = ClusterState()
+    applied(state, [BrokerStored(broker=broker(number)) for number in range(count)])
+    return state
+
+
+def with_topics(*names: str, partitions: int = 1, brokers: int = 1) -> ClusterState:
+    state = with_brokers(brokers)
     wanted = [new(name, partitions=partitions) for name in names]
-    records, outcomes = decide_creation(state, wanted, rules())
+    records, _ = decide_creation(state, wanted, rules())
     applied(state, records)
-    applied(state, decide_ready(state, topics_of(outcomes.values()))[0])
     return state
 
 
@@ -72,14 +85,16 @@ def reason_of(state: ClusterState, wanted: NewTopic, **changes: object) -> Reaso
 # Creating
 
 
-def test_a_new_topic_takes_the_defaults_and_is_not_ready() -> None:
+def test_a_new_topic_takes_the_defaults() -> None:
     records, outcomes = decide_creation(
-        ClusterState(), [new("t", configs={"flush.ms": "+7"})], rules()
+        with_brokers(), [new("t", configs={"flush.ms": "+7"})], rules()
     )
     topic = outcomes["t"]
     assert isinstance(topic, Topic)
-    assert (topic.partitions, topic.ready, topic.internal) == (3, 0, False)
+    assert (topic.partitions, topic.internal) == (3, False)
     assert topic.configs == {"flush.ms": "7"}
+    assert [each.replicas for each in topic.assignments] == [(0,)] * 3
+    assert topic.assignments[0].founders == (broker(0).replica_id,)
     assert records == [TopicStored(topic=topic)]
 
 
@@ -115,43 +130,68 @@ def test_a_bad_topic_is_refused(wanted: NewTopic, reason: Reason) -> None:
 
 
 def test_the_refusal_of_a_replication_factor_tells_the_number_of_brokers() -> None:
-    _, outcomes = decide_creation(ClusterState(), [new("t", replication_factor=3)], rules())
+    _, outcomes = decide_creation(with_brokers(), [new("t", replication_factor=3)], rules())
     assert "3 time(s): this cluster has 1 broker(s)" in refusal(outcomes["t"])[1]
 
 
-def test_a_default_replication_factor_beyond_the_brokers_is_refused_too() -> None:
-    reason = reason_of(ClusterState(), new("t"), replication_factor_default=3)
-    assert reason == Reason.INVALID_REPLICATION_FACTOR
+@pytest.mark.parametrize(("brokers", "factor"), [(1, 1), (2, 2), (3, 3), (5, 3)])
+def test_the_default_factor_is_three_or_as_many_as_there_are_brokers(
+    brokers: int, factor: int
+) -> None:
+    wanted = [new("t"), new("__consumer_offsets", internal=True)]
+    _, outcomes = decide_creation(with_brokers(brokers), wanted, rules())
+    for topic in topics_of(outcomes.values()):
+        assert {len(each.replicas) for each in topic.assignments} == {factor}
+
+
+def test_drained_brokers_get_no_new_replicas() -> None:
+    state = with_brokers(3)
+    state.apply(BrokerConfigStored(broker="1", configs={DRAINED: "true"}))
+    _, outcomes = decide_creation(state, [new("t")], rules())
+    topic = topics_of(outcomes.values())[0]
+    assert {node for each in topic.assignments for node in each.replicas} == {0, 2}
+    wanted = new("t", replication_factor=3)
+    assert reason_of(state, wanted) == Reason.INVALID_REPLICATION_FACTOR
 
 
 def test_replicas_must_be_of_one_number() -> None:
     wanted = new("t", assignments=[(0, [0]), (1, [0, 1])])
-    reason = reason_of(ClusterState(), wanted, brokers=(BrokerId(0), BrokerId(1)))
-    assert reason == Reason.INVALID_REPLICA_ASSIGNMENT
+    assert reason_of(with_brokers(2), wanted) == Reason.INVALID_REPLICA_ASSIGNMENT
+
+
+def test_a_second_try_finds_what_the_first_one_made() -> None:
+    """The answer to the first may be lost; asking again must not fail, nor make it twice."""
+    state = with_brokers()
+    records, outcomes = decide_creation(state, [new("t")], rules())
+    applied(state, records)
+    first = topics_of(outcomes.values())[0]
+    records, outcomes = decide_creation(state, [new("t")], rules(), tried={first.topic_id})
+    assert (records, outcomes["t"]) == ([], first)
+    assert reason_of(state, new("t")) == Reason.TOPIC_ALREADY_EXISTS
 
 
 def test_a_manual_assignment_gives_the_number_of_partitions() -> None:
     wanted = new("t", assignments=[(1, [0]), (0, [0])])
-    _, outcomes = decide_creation(ClusterState(), [wanted], rules())
+    _, outcomes = decide_creation(with_brokers(), [wanted], rules())
     assert topics_of(outcomes.values())[0].partitions == 2
 
 
 def test_one_bad_topic_does_not_stop_the_others() -> None:
     wanted = [new("good"), new("bad", partitions=0), new("good.too")]
-    records, outcomes = decide_creation(ClusterState(), wanted, rules())
+    records, outcomes = decide_creation(with_brokers(), wanted, rules())
     assert len(records) == 2
     assert list(outcomes) == ["good", "bad", "good.too"]
     assert isinstance(outcomes["bad"], Refused)
 
 
 def test_a_name_given_twice_is_refused_once_and_made_never() -> None:
-    records, outcomes = decide_creation(ClusterState(), [new("t"), new("t")], rules())
+    records, outcomes = decide_creation(with_brokers(), [new("t"), new("t")], rules())
     assert records == []
     assert refusal(outcomes["t"])[0] == Reason.INVALID_REQUEST
 
 
 def test_names_of_one_request_can_collide() -> None:
-    _, outcomes = decide_creation(ClusterState(), [new("a.b"), new("a_b")], rules())
+    _, outcomes = decide_creation(with_brokers(), [new("a.b"), new("a_b")], rules())
     assert isinstance(outcomes["a.b"], Topic)
     assert refusal(outcomes["a_b"]) == (
         Reason.INVALID_TOPIC,
@@ -164,50 +204,61 @@ def test_the_partitions_of_a_node_are_bounded_over_all_topics_of_a_request() -> 
         new(f"t{number}", partitions=PARTITIONS_PER_TOPIC_MAX)
         for number in range(PARTITIONS_PER_NODE_MAX // PARTITIONS_PER_TOPIC_MAX + 1)
     ]
-    _, outcomes = decide_creation(ClusterState(), wanted, rules())
+    _, outcomes = decide_creation(with_brokers(), wanted, rules())
     reasons = [refusal(o)[0] for o in outcomes.values() if isinstance(o, Refused)]
     assert reasons == [Reason.INVALID_PARTITIONS]
 
 
 def test_only_the_broker_makes_internal_topics() -> None:
     wanted = new("__consumer_offsets", internal=True)
-    _, outcomes = decide_creation(ClusterState(), [wanted], rules())
+    _, outcomes = decide_creation(with_brokers(), [wanted], rules())
     assert topics_of(outcomes.values())[0].internal
-    assert reason_of(ClusterState(), new("mine", internal=True)) == Reason.INVALID_REQUEST
+    assert reason_of(with_brokers(), new("mine", internal=True)) == Reason.INVALID_REQUEST
 
 
 def test_an_abandoned_topic_makes_room_for_one_of_its_name() -> None:
-    state = ClusterState()
+    state = with_brokers()
     records, outcomes = decide_creation(state, [new("t")], rules())
     applied(state, records)
     abandoned = topics_of(outcomes.values())[0].topic_id
     assert reason_of(state, new("t")) == Reason.TOPIC_ALREADY_EXISTS
     fresh = rules(new_topic_id=lambda: TopicId(ids_from(77)()))
-    records, outcomes = decide_creation(state, [new("t")], fresh, [abandoned])
+    records, outcomes = decide_creation(state, [new("t")], fresh, abandoned=[abandoned])
     applied(state, records)
     assert state.topic("t") == outcomes["t"]
     assert list(state.topics) != [abandoned]
-    assert state.doomed == {abandoned}
 
 
 # Growing
 
 
 def grown(state: ClusterState, *wanted: Growth) -> dict[str, Outcome]:
-    records, outcomes = decide_growth(state, wanted, rules())
+    records, outcomes = decide_growth(state, wanted, rules(), {})
     assert len(records) == len(topics_of(outcomes.values()))
     applied(state, records)
     return outcomes
 
 
-def test_a_grown_topic_is_served_as_before_until_it_is_ready() -> None:
-    state = with_topics("t", partitions=2)
+def test_a_grown_topic_keeps_its_partitions_where_they_are() -> None:
+    state = with_topics("t", partitions=2, brokers=4)
+    before = state.topic("t")
+    assert before is not None
     topic = topics_of(grown(state, Growth(name="t", partitions=5)).values())[0]
-    assert (topic.ready, topic.partitions) == (2, 5)
-    applied(state, decide_ready(state, [topic])[0])
-    now = state.topic("t")
-    assert now is not None
-    assert (now.ready, now.partitions) == (5, 5)
+    assert topic.assignments[:2] == before.assignments
+    assert {len(each.replicas) for each in topic.assignments} == {3}
+    assert state.topic("t") == topic
+
+
+def test_a_second_try_finds_what_the_first_one_grew() -> None:
+    state = with_topics("t", partitions=2)
+    tried: dict[str, Grown] = {}
+    wanted = [Growth(name="t", partitions=5)]
+    records, first = decide_growth(state, wanted, rules(), tried)
+    assert tried["t"].first == 2
+    applied(state, records)
+    assert decide_growth(state, wanted, rules(), tried) == ([], first)
+    outcome = decide_growth(state, wanted, rules(), {})[1]["t"]
+    assert refusal(outcome)[0] == Reason.INVALID_PARTITIONS
 
 
 @pytest.mark.parametrize(
@@ -233,52 +284,31 @@ def test_one_topic_grown_twice_in_a_request_is_refused() -> None:
     assert refusal(outcomes["t"])[0] == Reason.INVALID_REQUEST
 
 
-def test_a_failed_growth_is_taken_back_or_asked_for_again() -> None:
-    state = with_topics("t", partitions=2)
+def test_what_could_not_be_made_is_taken_back() -> None:
+    state = with_topics("t", "u", partitions=2)
     topic = topics_of(grown(state, Growth(name="t", partitions=5)).values())[0]
-    # Left as it is, the same growth can be asked for again.
-    assert topics_of(grown(state, Growth(name="t", partitions=4)).values())[0].partitions == 4
-    applied(state, decide_withdrawal(state, [topic])[0])
+    new_topic = state.topic("u")
+    assert new_topic is not None
+    applied(state, decide_withdrawal(state, [(topic, 2), (new_topic, 0)])[0])
     now = state.topic("t")
     assert now is not None
-    assert (now.ready, now.partitions) == (2, 2)
+    assert now.partitions == 2
+    assert state.topic("u") is None
+
+
+def test_what_others_changed_meanwhile_is_not_taken_back() -> None:
+    state = with_topics("t", partitions=2)
+    topic = topics_of(grown(state, Growth(name="t", partitions=5)).values())[0]
+    grown(state, Growth(name="t", partitions=6))
+    assert decide_withdrawal(state, [(topic, 2)])[0] == []
 
 
 def test_internal_topics_do_not_grow() -> None:
-    state = ClusterState()
-    records, outcomes = decide_creation(state, [new("__consumer_offsets", internal=True)], rules())
+    state = with_brokers()
+    records, _ = decide_creation(state, [new("__consumer_offsets", internal=True)], rules())
     applied(state, records)
-    applied(state, decide_ready(state, topics_of(outcomes.values()))[0])
     outcomes = grown(state, Growth(name="__consumer_offsets", partitions=9))
     assert refusal(outcomes["__consumer_offsets"])[0] == Reason.INVALID_REQUEST
-
-
-def test_readiness_keeps_settings_that_changed_meanwhile() -> None:
-    state = ClusterState()
-    records, outcomes = decide_creation(state, [new("t")], rules())
-    applied(state, records)
-    topic = topics_of(outcomes.values())[0]
-    changed = Topic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        partitions=topic.partitions,
-        ready=0,
-        configs={"flush.ms": "9"},
-        internal=False,
-    )
-    state.apply(TopicStored(topic=changed))
-    applied(state, decide_ready(state, [topic])[0])
-    now = state.topic("t")
-    assert now is not None
-    assert now.is_finished
-    assert now.configs == {"flush.ms": "9"}
-
-
-def test_a_topic_deleted_while_it_was_made_stays_deleted() -> None:
-    state = ClusterState()
-    _, outcomes = decide_creation(state, [new("t")], rules())
-    assert decide_ready(state, topics_of(outcomes.values()))[0] == []
-    assert decide_withdrawal(state, topics_of(outcomes.values()))[0] == []
 
 
 # Deleting
@@ -286,22 +316,22 @@ def test_a_topic_deleted_while_it_was_made_stays_deleted() -> None:
 
 def test_topics_are_deleted_by_name_and_by_id() -> None:
     state = with_topics("a", "b")
-    b = state.topic("b")
+    a, b = state.topic("a"), state.topic("b")
+    assert a is not None
     assert b is not None
-    records, outcomes = decide_deletion(state, [TopicName("a"), b.topic_id])
+    records, outcomes = decide_deletion(state, [TopicName("a"), b.topic_id], {})
     assert [o.name for o in topics_of(outcomes)] == ["a", "b"]
+    assert records == [TopicRemoved(a.topic_id), TopicRemoved(b.topic_id)]
     applied(state, records)
     assert state.topics == {}
-    assert len(state.doomed) == 2
 
 
-def test_deleting_dooms_the_files_in_the_same_commit() -> None:
+def test_a_second_try_finds_what_the_first_one_deleted() -> None:
     state = with_topics("a")
-    a = state.topic("a")
-    assert a is not None
-    records, _ = decide_deletion(state, [TopicName("a")])
-    assert [type(record) for record in records] == [TopicRemoved, FilesDoomed]
-    assert records == [(a.topic_id,), (a.topic_id,)]
+    tried: dict[TopicName | TopicId, Topic] = {}
+    records, first = decide_deletion(state, [TopicName("a")], tried)
+    applied(state, records)
+    assert decide_deletion(state, [TopicName("a")], tried) == ([], first)
 
 
 def test_deletions_that_are_refused() -> None:
@@ -314,16 +344,13 @@ def test_deletions_that_are_refused() -> None:
         rules(new_topic_id=lambda: TopicId(ids_from(50)())),
     )
     applied(state, records)
-    unready = topics_of(outcomes.values())[0]
-    assert refusal(decide_deletion(state, [unready.name])[1][0])[0] == (
-        Reason.UNKNOWN_TOPIC_OR_PARTITION
-    )
-    applied(state, decide_ready(state, [unready])[0])
+    internal = topics_of(outcomes.values())[0]
     records, results = decide_deletion(
         state,
-        [TopicName("a"), a.topic_id, TopicName("x"), TopicId(ids_from(99)()), unready.name],
+        [TopicName("a"), a.topic_id, TopicName("x"), TopicId(ids_from(99)()), internal.name],
+        {},
     )
-    assert len(records) == 2
+    assert len(records) == 1
     assert [refusal(outcome)[0] for outcome in results[1:]] == [
         Reason.INVALID_REQUEST,
         Reason.UNKNOWN_TOPIC_OR_PARTITION,
