@@ -2,12 +2,15 @@
 
 Groups decide (`group.py`, `offsets.py`), the host makes their records durable, and this answers. An
 answer that says something is stored leaves only after it is.
+
+It is in office while this node leads the partition and the host has loaded. Out of office it holds
+no group: whoever waited is told to look for the coordinator elsewhere, and the one that comes next
+goes on from the stored generations, with a whole session for every member to be heard of.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from enum import Enum, auto
 from functools import partial
 from typing import cast
 from uuid import UUID
@@ -44,6 +47,7 @@ from penstock.model.clock import Clock
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import GroupId, MemberId, TopicName
 from penstock.replication.hosting import Host
+from penstock.replication.replica import Replica
 
 logger = logging.getLogger(__name__)
 
@@ -59,11 +63,9 @@ _TOO_LARGE = (Reason.MESSAGE_TOO_LARGE, Reason.RECORD_LIST_TOO_LARGE)
 TimerKey = tuple[GroupId, Timer, MemberId]
 
 
-class Status(Enum):
-    LOADING = auto()
-    READY = auto()
-    FAILED = auto()
-    CLOSED = auto()
+# A request that comes while the state is being loaded waits this long at most: loading takes
+# milliseconds, and an error would send the client into its back-off.
+LOADING_WAIT_S = 1.0
 
 
 class Coordinator:
@@ -79,61 +81,93 @@ class Coordinator:
         self._settings = settings
         self._clock = clock
         self._new_uuid = new_uuid
-        self._status = Status.LOADING
-        self._failure = ""
+        self._is_in_office = False
+        self._is_closed = False
+        # Requests that wait until the state is loaded.
+        self._waiting: set[asyncio.Future[None]] = set()
+        self._on_office: Callable[[Coordinator], None] | None = None
         # Groups with members or members to be; all others are only in the host's state.
         self._groups: dict[GroupId, Group] = {}
         self._deadlines: Deadlines[TimerKey] = Deadlines()
         self._wake_up: asyncio.TimerHandle | None = None
         self._wake_up_at = 0.0
 
-    async def load(self) -> None:
-        """Groups go on in the generation they had; until then requests are told to come back."""
-        try:
-            # A stopped replica shows an empty log, and going on would forget every offset.
-            self._host.replica.check_running()
-            await self._host.load()
-        except Refused as refused:
-            self._status, self._failure = Status.FAILED, refused.detail
-            logger.error("groups can't be coordinated: %s", refused.detail)
+    def start(self, on_office: "Callable[[Coordinator], None] | None" = None) -> None:
+        """Follows the leadership of its partition from now on; calls back when in office."""
+        self._on_office = on_office
+        self._host.on_ready(self._take_office)
+        self._host.on_lost(self._leave_office)
+        self._host.start()
+
+    async def close(self) -> None:
+        self._is_closed = True
+        self._leave_office()
+        await self._host.close()
+
+    def _take_office(self) -> None:
+        """Groups go on in the generation they had."""
+        if self._is_closed:
             return
-        if self._status is Status.CLOSED:
-            return
-        self._status = Status.READY
+        self._is_in_office = True
         for group_id, metadata in self._host.state.generations().items():
             if metadata.members:
                 group = self._restored(group_id)
                 self._groups[group_id] = group
                 self._perform(group, group.start_sessions())
+        self._wake_waiting()
+        if self._on_office is not None:
+            self._on_office(self)
 
-    async def close(self) -> None:
+    def _leave_office(self) -> None:
+        """Nothing of the groups stays here: from now on they are another node's."""
+        self._is_in_office = False
         if self._wake_up is not None:
             self._wake_up.cancel()
-        was_ready = self._status is Status.READY
-        self._status = Status.CLOSED
-        for group in self._groups.values():
+            self._wake_up = None
+        groups, self._groups = self._groups, {}
+        for group in groups.values():
             self._perform(group, group.close())
-        self._groups.clear()
-        if was_ready:
-            await self._host.close()
+        self._deadlines = Deadlines()
+        self._wake_waiting()
+
+    def _wake_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, set()
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
 
     def check_ready(self) -> None:
-        if self._status is Status.LOADING:
-            raise Refused(Reason.COORDINATOR_LOAD_IN_PROGRESS)
-        if self._status is Status.FAILED:
-            raise Refused(Reason.COORDINATOR_NOT_AVAILABLE, self._failure)
-        if self._status is Status.CLOSED:
+        if self._is_in_office:
+            return
+        if self._is_closed:
             raise Refused(Reason.NOT_COORDINATOR)
+        replica = self._host.replica
+        if replica.stopped_because is not None:
+            # A stopped replica shows an empty log, and going on would forget every offset.
+            raise Refused(Reason.COORDINATOR_NOT_AVAILABLE, str(replica.stopped_because))
+        if replica.is_leader:
+            raise Refused(Reason.COORDINATOR_LOAD_IN_PROGRESS)
+        raise Refused(Reason.NOT_COORDINATOR)
+
+    @property
+    def replica(self) -> Replica:
+        return self._host.replica
+
+    @property
+    def is_in_office(self) -> bool:
+        return self._is_in_office
 
     @property
     def is_loading(self) -> bool:
-        return self._status is Status.LOADING
+        """This node leads the partition, but does not know its groups yet."""
+        is_waiting = not self._is_in_office and not self._is_closed
+        return is_waiting and self._host.replica.is_leader
 
     # Membership
 
     async def join(self, command: Join) -> JoinAnswer:
         """Answered when the generation begins, or at once when the member can't be in it."""
-        await self._until_readable()
+        await self._until_ready()
         group = self._groups.get(command.group_id)
         if group is None:
             if command.member_id != NO_MEMBER:
@@ -151,7 +185,7 @@ class Coordinator:
 
     async def sync(self, command: Sync) -> SyncAnswer:
         """Answered once the leader's assignment is durable."""
-        self.check_ready()
+        await self._until_ready()
         group = self._groups.get(command.group_id)
         if group is None:
             return SyncAnswer(refused=Reason.UNKNOWN_MEMBER_ID)
@@ -173,7 +207,7 @@ class Coordinator:
             raise Refused(Reason.REBALANCE_IN_PROGRESS)
 
     async def leave(self, group_id: GroupId, departures: list[Departure]) -> list[Reason | None]:
-        self.check_ready()
+        await self._until_ready()
         group = self._groups.get(group_id)
         if group is None:
             return [Reason.UNKNOWN_MEMBER_ID] * len(departures)
@@ -190,7 +224,7 @@ class Coordinator:
 
     async def commit(self, command: CommitOffsets) -> list[Reason | None]:
         """For each offset why it is refused, or None once it is durable."""
-        await self._until_readable()
+        await self._until_ready()
         group = self._view(command.group_id)
         if group is not None:
             group.check_commit(command.member_id, command.instance_id, command.generation)
@@ -207,7 +241,7 @@ class Coordinator:
         self, group_id: GroupId, wanted: Sequence[WantedTopic] | None
     ) -> list[FetchedTopic]:
         """Never an offset that a crash could take back: it waits for commits that are under way."""
-        self.check_ready()
+        await self._until_ready()
         try:
             return await self._host.decide(
                 lambda state: ((), read_offsets(state, group_id, wanted))
@@ -218,7 +252,7 @@ class Coordinator:
     async def remove_offsets(
         self, group_id: GroupId, partitions: Sequence[tuple[TopicName, int]]
     ) -> list[Reason | None]:
-        await self._until_readable()
+        await self._until_ready()
         group = self._view(group_id)
         if group is None:
             raise Refused(Reason.GROUP_ID_NOT_FOUND)
@@ -232,12 +266,12 @@ class Coordinator:
     async def remove_topics(self, is_gone: Callable[[TopicName], bool]) -> None:
         """Forgets the offsets of topics that are gone. What to remove is decided before the first
         wait, so that commits to a new topic of the same name are safe from it."""
-        if self._status is Status.READY and self._host.is_ready:
+        if self._is_in_office and self._host.is_ready:
             await self._remove(decide_topic_removal(self._host.state, is_gone))
 
     async def expire(self) -> None:
         """Forgets what nobody needs any more."""
-        if self._status is not Status.READY or not self._host.is_ready:
+        if not self._is_in_office or not self._host.is_ready:
             return
         now_ms, state = self._clock.now_ms(), self._host.state
         retention_ms = self._settings.offsets_retention_ms
@@ -259,24 +293,25 @@ class Coordinator:
                 logger.warning("offsets could not be removed: %s", outcome.detail)
             elif outcome is not None:
                 raise outcome
-        for group in list(self._groups.values()):
-            self._drop_if_idle(group)
+        if self._is_in_office:
+            for group in list(self._groups.values()):
+                self._drop_if_idle(group)
 
     # Administration
 
     async def describe(self, group_id: GroupId) -> GroupDescription | None:
-        await self._until_readable()
+        await self._until_ready()
         group = self._view(group_id)
         return None if group is None else group.describe()
 
     async def list_groups(self) -> list[GroupDescription]:
         """All groups, without their members."""
-        await self._until_readable()
+        await self._until_ready()
         group_ids = dict.fromkeys(self._host.state.group_ids()) | dict.fromkeys(self._groups)
         return [self._summary(group_id) for group_id in group_ids]
 
     async def remove_groups(self, group_ids: Sequence[GroupId]) -> list[Reason | None]:
-        await self._until_readable()
+        await self._until_ready()
         records: list[GroupRecord] = []
         outcomes: list[Reason | None] = []
         for group_id in group_ids:
@@ -295,15 +330,21 @@ class Coordinator:
 
     # Groups
 
-    async def _until_readable(self) -> None:
-        """For what looks at stored groups: they may be on their way back after a failed write."""
+    async def _until_ready(self) -> None:
+        """Waits a little for a state that is being loaded."""
+        if self.is_loading:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.add(waiter)
+            timer = asyncio.get_running_loop().call_later(LOADING_WAIT_S, _give_up, waiter)
+            try:
+                await waiter
+            finally:
+                timer.cancel()
+                self._waiting.discard(waiter)
         self.check_ready()
         if not self._host.is_ready:
-            try:
-                await self._host.decide(lambda _: ((), None))
-            except Refused as refused:
-                raise _told_to_clients(refused) from refused
-            self.check_ready()
+            # It is on its way back after a failed write.
+            raise Refused(Reason.COORDINATOR_LOAD_IN_PROGRESS)
 
     def _view(self, group_id: GroupId) -> Group | None:
         """The group as it is now; one without members is made from what is stored of it."""
@@ -389,7 +430,7 @@ class Coordinator:
             self._wake_up.cancel()
             self._wake_up = None
         at = self._deadlines.next_at()
-        if at is not None and self._status is Status.READY:
+        if at is not None and self._is_in_office:
             delay_s = max(at - self._clock.monotonic(), 0)
             self._wake_up = asyncio.get_running_loop().call_later(delay_s, self._on_time)
             self._wake_up_at = at
@@ -408,6 +449,11 @@ class Coordinator:
                 self._perform(group, group.expire(timer, member_id))
                 self._drop_if_idle(group)
         self._schedule()
+
+
+def _give_up(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 def _answer(effect: Answer) -> None:

@@ -13,24 +13,50 @@ T = TypeVar("T")
 
 
 class MemoryHost:
-    """Like the real one: applies at append, resolves after commit, rebuilds after a failure."""
+    """Like the real one: applies at append, resolves after commit, rebuilds after a failure.
+
+    It leads from the start, unless told otherwise.
+    """
 
     def __init__(self, log: Sequence[tuple[bytes | None, bytes | None]] = ()) -> None:
         self.log = list(log)
         self.state = GroupsState()
         self.is_ready = False
         self.is_disk_full = False
-        self.load_refused: Refused | None = None
+        # While set, it leads but never gets to know its state.
+        self.is_unreadable = False
         # While set, appends are applied but nothing is committed.
         self.held: asyncio.Event | None = None
-        self.replica: Any = SimpleNamespace(check_running=lambda: None)
+        self.replica: Any = SimpleNamespace(is_leader=True, stopped_because=None)
+        self._on_ready: list[Callable[[], None]] = []
+        self._on_lost: list[Callable[[], None]] = []
         self._codec = GroupRecordCodec()
         self._writes: set[asyncio.Task[None]] = set()
 
-    async def load(self) -> None:
-        if self.load_refused is not None:
-            raise self.load_refused
-        self._rebuild()
+    def on_ready(self, callback: Callable[[], None]) -> None:
+        self._on_ready.append(callback)
+
+    def on_lost(self, callback: Callable[[], None]) -> None:
+        self._on_lost.append(callback)
+
+    def start(self) -> None:
+        if self.replica.is_leader:
+            self.win()
+
+    def win(self) -> None:
+        """The partition is led here now."""
+        self.replica.is_leader = True
+        if not self.is_unreadable and self.replica.stopped_because is None:
+            self._rebuild()
+            for callback in self._on_ready:
+                callback()
+
+    def lose(self) -> None:
+        """The partition is led elsewhere now; what is not committed yet is refused."""
+        self.replica.is_leader = False
+        self.is_ready = False
+        for callback in self._on_lost:
+            callback()
 
     def submit(self, records: Sequence[GroupRecord]) -> asyncio.Future[None]:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -47,6 +73,10 @@ class MemoryHost:
     async def _write(self, records: Sequence[GroupRecord], done: asyncio.Future[None]) -> None:
         if self.held is not None:
             await self.held.wait()
+        if not self.is_ready:
+            if not done.done():
+                done.set_exception(Refused(Reason.NOT_LEADER_OR_FOLLOWER, "led elsewhere"))
+            return
         if records and self.is_disk_full:
             self._rebuild()
             if not done.done():

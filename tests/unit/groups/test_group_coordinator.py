@@ -12,6 +12,7 @@ from penstock.groups.commands import (
     NO_MEMBER,
     CommitOffsets,
     Departure,
+    GroupDescription,
     Join,
     JoinAnswer,
     MemberProtocol,
@@ -86,6 +87,19 @@ class Rig:
                 return refused.reason
             await asyncio.sleep(0.005)
 
+    async def first_refusal_without_heartbeats(
+        self, member_id: MemberId, generation: int
+    ) -> Reason:
+        """Waits until the member's session is over."""
+        while (await self.described()).members:
+            await asyncio.sleep(0.005)
+        return await self.first_refusal(member_id, generation)
+
+    async def described(self) -> GroupDescription:
+        found = await self.coordinator.describe(G)
+        assert found is not None
+        return found
+
     def commit(
         self, offset: int, member_id: MemberId = NO_MEMBER, generation: int = -1, **changes: Any
     ) -> asyncio.Task[list[Reason | None]]:
@@ -123,7 +137,7 @@ async def refusal(work: Awaitable[object]) -> Reason:
 def test_two_members_share_a_topic() -> None:
     async def scenario() -> None:
         rig = Rig()
-        await rig.coordinator.load()
+        rig.coordinator.start()
         joins = await asyncio.gather(rig.join(), rig.join())
         assert [join.generation for join in joins] == [1, 1]
         leader, follower = joins
@@ -150,7 +164,7 @@ def test_two_members_share_a_topic() -> None:
 def test_a_commit_is_answered_and_seen_only_once_it_is_durable() -> None:
     async def scenario() -> None:
         rig = Rig()
-        await rig.coordinator.load()
+        rig.coordinator.start()
         await rig.commit(1)
         rig.host.held = asyncio.Event()
         commit = rig.commit(2)
@@ -168,7 +182,7 @@ def test_a_commit_is_answered_and_seen_only_once_it_is_durable() -> None:
 def test_a_failed_commit_is_retriable_and_leaves_the_old_offset() -> None:
     async def scenario() -> None:
         rig = Rig()
-        await rig.coordinator.load()
+        rig.coordinator.start()
         await rig.commit(1)
         rig.host.is_disk_full = True
         assert await refusal(rig.commit(2)) is Reason.NOT_COORDINATOR
@@ -183,7 +197,7 @@ def test_a_failed_commit_is_retriable_and_leaves_the_old_offset() -> None:
 def test_a_client_that_goes_away_does_not_take_its_commit_along() -> None:
     async def scenario() -> None:
         rig = Rig()
-        await rig.coordinator.load()
+        rig.coordinator.start()
         rig.host.held = asyncio.Event()
         commit = rig.commit(7)
         await asyncio.sleep(0.01)
@@ -198,7 +212,7 @@ def test_a_client_that_goes_away_does_not_take_its_commit_along() -> None:
 def test_a_failed_generation_is_refused_and_the_next_one_works() -> None:
     async def scenario() -> None:
         rig = Rig()
-        await rig.coordinator.load()
+        rig.coordinator.start()
         joined = await rig.join()
         rig.host.is_disk_full = True
         answer = await rig.sync(joined.member_id, 1, **{joined.member_id: b"x"})
@@ -215,7 +229,7 @@ def test_a_failed_generation_is_refused_and_the_next_one_works() -> None:
 def test_who_may_commit() -> None:
     async def scenario() -> None:
         rig = Rig()
-        await rig.coordinator.load()
+        rig.coordinator.start()
         member = MemberId("m")
         assert await refusal(rig.commit(1, member, 0)) is Reason.GROUP_ID_NOT_FOUND
         older = rig.commit(1, member, 0, unknown_group=Reason.ILLEGAL_GENERATION)
@@ -235,11 +249,11 @@ def test_who_may_commit() -> None:
 def test_members_of_a_stable_group_go_on_after_a_restart() -> None:
     async def scenario() -> None:
         rig = Rig()
-        await rig.coordinator.load()
+        rig.coordinator.start()
         member = await rig.stable()
         await rig.commit(5, member, 1)
         again = Rig(MemoryHost(rig.host.log))
-        await again.coordinator.load()
+        again.coordinator.start()
         again.heartbeat(member, 1)
         assert await again.commit(6, member, 1) == [None]
         described = await again.coordinator.describe(G)
@@ -252,10 +266,10 @@ def test_members_of_a_stable_group_go_on_after_a_restart() -> None:
 def test_members_that_do_not_return_after_a_restart_expire() -> None:
     async def scenario() -> None:
         rig = Rig()
-        await rig.coordinator.load()
+        rig.coordinator.start()
         silent = await rig.stable(session_timeout_ms=40)
         again = Rig(MemoryHost(rig.host.log))
-        await again.coordinator.load()
+        again.coordinator.start()
         newcomer = await again.join()
         assert newcomer.generation == 2
         assert [m.member_id for m in newcomer.members] == [newcomer.member_id]
@@ -268,11 +282,11 @@ def test_members_that_do_not_return_after_a_restart_expire() -> None:
 def test_the_generation_goes_on_counting_after_the_group_was_empty() -> None:
     async def scenario() -> None:
         rig = Rig()
-        await rig.coordinator.load()
+        rig.coordinator.start()
         member = await rig.stable()
         await rig.coordinator.leave(G, [Departure(member)])
         again = Rig(MemoryHost(rig.host.log))
-        await again.coordinator.load()
+        again.coordinator.start()
         assert (await again.join()).generation == 3
 
     run(scenario)
@@ -281,7 +295,7 @@ def test_the_generation_goes_on_counting_after_the_group_was_empty() -> None:
 def test_silent_members_expire_and_heartbeats_prevent_it() -> None:
     async def scenario() -> None:
         rig = Rig()
-        await rig.coordinator.load()
+        rig.coordinator.start()
         tickets = [rig.join(session_timeout_ms=60), rig.join(session_timeout_ms=60)]
         alive, silent = [answer.member_id for answer in await asyncio.gather(*tickets)]
         follower = rig.sync(silent, 1)
@@ -301,7 +315,7 @@ def test_a_stalled_process_gives_sessions_a_grace(monkeypatch: pytest.MonkeyPatc
     async def scenario() -> None:
         clock = FakeClock()
         rig = Rig(clock=clock, initial_rebalance_delay_ms=0)
-        await rig.coordinator.load()
+        rig.coordinator.start()
         member = await rig.stable()
         clock.ms += 60_000
         rig.coordinator._on_time()
@@ -313,7 +327,11 @@ def test_a_stalled_process_gives_sessions_a_grace(monkeypatch: pytest.MonkeyPatc
     run(scenario)
 
 
-def test_requests_are_sent_back_until_the_groups_are_loaded() -> None:
+def test_requests_wait_a_little_for_the_groups_and_are_then_sent_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(coordinator_module, "LOADING_WAIT_S", 0.01)
+
     async def scenario() -> None:
         rig = Rig()
         assert rig.coordinator.is_loading
@@ -322,31 +340,99 @@ def test_requests_are_sent_back_until_the_groups_are_loaded() -> None:
         assert await refusal(rig.commit(1)) is loading
         assert await refusal(rig.coordinator.fetch(G, None)) is loading
         assert await refusal(rig.coordinator.list_groups()) is loading
-        await rig.coordinator.load()
-        assert await rig.commit(1) == [None]
+        monkeypatch.setattr(coordinator_module, "LOADING_WAIT_S", 10.0)
+        waiting = rig.commit(1)
+        await asyncio.sleep(0)
+        rig.coordinator.start()
+        assert await waiting == [None]
 
     run(scenario)
 
 
-@pytest.mark.parametrize("is_stopped", [False, True])
-def test_a_damaged_partition_is_said_and_never_taken_for_empty(is_stopped: bool) -> None:
+def test_a_damaged_partition_is_said_and_never_taken_for_empty(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Whether its replica was stopped at start or its records can't be read back."""
-    damage = Refused(Reason.STORAGE_ERROR, "file x is damaged")
-
-    def stopped() -> None:
-        raise damage
+    monkeypatch.setattr(coordinator_module, "LOADING_WAIT_S", 0.01)
 
     async def scenario() -> None:
-        host = MemoryHost()
-        if is_stopped:
-            host.replica.check_running = stopped
-        else:
-            host.load_refused = damage
-        rig = Rig(host)
-        await rig.coordinator.load()
+        rig = Rig()
+        rig.host.replica.is_leader = False
+        rig.host.replica.stopped_because = OSError("file x is damaged")
+        rig.coordinator.start()
         unavailable = Reason.COORDINATOR_NOT_AVAILABLE
         assert await refusal(rig.join()) is unavailable
         assert await refusal(rig.coordinator.fetch(G, None)) is unavailable
+        rig = Rig()
+        rig.host.is_unreadable = True
+        rig.coordinator.start()
+        loading = Reason.COORDINATOR_LOAD_IN_PROGRESS
+        assert await refusal(rig.join()) is loading
+        assert await refusal(rig.coordinator.fetch(G, None)) is loading
+
+    run(scenario)
+
+
+def test_a_follower_sends_everybody_elsewhere() -> None:
+    async def scenario() -> None:
+        rig = Rig()
+        rig.host.replica.is_leader = False
+        rig.coordinator.start()
+        elsewhere = Reason.NOT_COORDINATOR
+        assert await refusal(rig.join()) is elsewhere
+        assert await refusal(rig.commit(1)) is elsewhere
+        assert await refusal(rig.coordinator.fetch(G, None)) is elsewhere
+        with pytest.raises(Refused) as refused:
+            rig.heartbeat(MemberId("m"), 1)
+        assert refused.value.reason is elsewhere
+        await rig.coordinator.close()
+
+    run(scenario)
+
+
+def test_losing_office_answers_whoever_waits() -> None:
+    """Joins, syncs, commits under way and requests that wait for the load; nothing is left over."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        rig.coordinator.start()
+        leader, follower = await asyncio.gather(rig.join(), rig.join())
+        sync = rig.sync(follower.member_id, leader.generation)
+        join = rig.join(group_id=GroupId("others"))
+        rig.host.held = asyncio.Event()
+        offsets = (OffsetToCommit(T, 0, 1, -1, ""),)
+        simple = CommitOffsets(
+            group_id=GroupId("third"), member_id=NO_MEMBER, generation=-1, offsets=offsets
+        )
+        commit = asyncio.get_running_loop().create_task(rig.coordinator.commit(simple))
+        await asyncio.sleep(0)
+        rig.host.lose()
+        rig.host.held.set()
+        elsewhere = Reason.NOT_COORDINATOR
+        assert (await sync).refused is elsewhere
+        assert (await join).refused is elsewhere
+        assert await refusal(commit) is elsewhere
+        assert rig.coordinator._wake_up is None
+        assert not rig.coordinator._groups
+        assert len(rig.coordinator._deadlines) == 0
+
+    run(scenario)
+
+
+def test_members_and_generations_come_back_with_the_office() -> None:
+    """Also on the node that had it before: a whole new session for everyone who was stored."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        rig.coordinator.start()
+        member = await rig.stable(session_timeout_ms=60)
+        await rig.commit(3, member, 1)
+        rig.host.lose()
+        await asyncio.sleep(0.1)
+        rig.host.win()
+        rig.heartbeat(member, 1)
+        assert await rig.committed() == 3
+        assert await rig.first_refusal_without_heartbeats(member, 1) is Reason.UNKNOWN_MEMBER_ID
 
     run(scenario)
 
@@ -354,7 +440,7 @@ def test_a_damaged_partition_is_said_and_never_taken_for_empty(is_stopped: bool)
 def test_closing_answers_whoever_waits_and_refuses_what_comes() -> None:
     async def scenario() -> None:
         rig = Rig(initial_rebalance_delay_ms=10_000)
-        await rig.coordinator.load()
+        rig.coordinator.start()
         join = rig.join()
         await asyncio.sleep(0)
         await rig.coordinator.close()
@@ -367,7 +453,7 @@ def test_closing_answers_whoever_waits_and_refuses_what_comes() -> None:
 def test_a_waiting_client_that_went_away_disturbs_nobody() -> None:
     async def scenario() -> None:
         rig = Rig()
-        await rig.coordinator.load()
+        rig.coordinator.start()
         gone, here = rig.join(), rig.join()
         await asyncio.sleep(0)
         gone.cancel()
@@ -381,7 +467,7 @@ def test_a_waiting_client_that_went_away_disturbs_nobody() -> None:
 def test_groups_are_described_listed_and_deleted() -> None:
     async def scenario() -> None:
         rig = Rig()
-        await rig.coordinator.load()
+        rig.coordinator.start()
         member = await rig.stable()
         await rig.commit(1, member, 1)
         (listed,) = await rig.coordinator.list_groups()
@@ -402,7 +488,7 @@ def test_groups_are_described_listed_and_deleted() -> None:
 def test_offsets_are_deleted_unless_the_group_reads_the_topic() -> None:
     async def scenario() -> None:
         rig = Rig()
-        await rig.coordinator.load()
+        rig.coordinator.start()
         not_found = rig.coordinator.remove_offsets(G, [(T, 0)])
         assert await refusal(not_found) is Reason.GROUP_ID_NOT_FOUND
         member = await rig.stable()
@@ -423,7 +509,7 @@ def test_expiry_and_deleted_topics_take_offsets_and_idle_groups_away() -> None:
     async def scenario() -> None:
         clock = FakeClock()
         rig = Rig(clock=clock)
-        await rig.coordinator.load()
+        rig.coordinator.start()
         await rig.commit(1)
         await rig.coordinator.expire()
         assert await rig.committed() == 1
@@ -443,7 +529,7 @@ def test_expiry_and_deleted_topics_take_offsets_and_idle_groups_away() -> None:
 def test_groups_that_nobody_joined_in_the_end_are_forgotten() -> None:
     async def scenario() -> None:
         rig = Rig()
-        await rig.coordinator.load()
+        rig.coordinator.start()
         answer = await rig.join(takes_member_id=True, session_timeout_ms=10)
         assert answer.refused is Reason.MEMBER_ID_REQUIRED
         while await rig.coordinator.list_groups():
