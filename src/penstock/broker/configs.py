@@ -22,6 +22,7 @@ from penstock.cluster.coordinator import Cluster
 from penstock.cluster.settings import ConfigType, Setting
 from penstock.cluster.topic_names import check_topic_name
 from penstock.model.errors import Reason, Refused
+from penstock.model.ids import BrokerId
 
 __all__ = [
     "BrokerResource",
@@ -104,7 +105,10 @@ class Configs:
         check_broker_name(resource, self._cluster.brokers)
         if resource.name == ALL_BROKERS:
             return self._describe_all_brokers(names)
-        return [self._broker_entry(setting) for setting in _chosen(BROKER_SETTINGS, names)]
+        return [
+            self._broker_entry(setting, resource.name)
+            for setting in _chosen(BROKER_SETTINGS, names)
+        ]
 
     def describe_new_topic(self, configs: Mapping[str, str]) -> list[ConfigEntry]:
         """The settings that a topic with these of its own has."""
@@ -129,7 +133,7 @@ class Configs:
             own = ConfigSynonym(setting.name, configs[setting.name], ConfigSource.TOPIC)
             synonyms.append(own)
         for synonym in setting.synonyms:
-            synonyms.extend(self._places(BROKER_SETTINGS[synonym.name]))
+            synonyms.extend(self._places(BROKER_SETTINGS[synonym.name], self._own_name()))
         return ConfigEntry(
             setting=setting,
             value=effective_topic_setting(setting, configs, self._cluster.broker_settings),
@@ -156,8 +160,8 @@ class Configs:
             if setting.name in dynamic
         ]
 
-    def _broker_entry(self, setting: Setting) -> ConfigEntry:
-        synonyms = list(self._places(setting))
+    def _broker_entry(self, setting: Setting, broker: str) -> ConfigEntry:
+        synonyms = list(self._places(setting, broker))
         return ConfigEntry(
             setting=setting,
             value=synonyms[0].value if synonyms else None,
@@ -166,28 +170,34 @@ class Configs:
             synonyms=synonyms,
         )
 
-    def _places(self, setting: Setting) -> Iterator[ConfigSynonym]:
+    def _places(self, setting: Setting, broker: str) -> Iterator[ConfigSynonym]:
         """Where a broker setting has a value, the one that acts first."""
-        for source, layer in self._layers():
+        for source, layer in self._layers(broker):
             if setting.name in layer:
                 yield ConfigSynonym(setting.name, layer[setting.name], source)
         if setting.default is not None:
             yield ConfigSynonym(setting.name, setting.default, ConfigSource.DEFAULT)
 
-    def _layers(self) -> Iterable[tuple[ConfigSource, Mapping[str, str]]]:
-        broker = str(self._cluster.broker_id)
-        return (
-            (ConfigSource.DYNAMIC_BROKER, self._cluster.dynamic_broker_config(broker)),
-            (ConfigSource.DYNAMIC_DEFAULT_BROKER, self._cluster.dynamic_broker_config(ALL_BROKERS)),
-            (ConfigSource.STATIC_BROKER, self._cluster.static_broker_config),
-            (ConfigSource.STATIC_BROKER, self._own()),
-        )
+    def _layers(self, broker: str) -> Iterable[tuple[ConfigSource, Mapping[str, str]]]:
+        yield ConfigSource.DYNAMIC_BROKER, self._cluster.dynamic_broker_config(broker)
+        yield ConfigSource.DYNAMIC_DEFAULT_BROKER, self._cluster.dynamic_broker_config(ALL_BROKERS)
+        # What another broker was started with, only that broker knows.
+        if broker == self._own_name():
+            yield ConfigSource.STATIC_BROKER, self._cluster.static_broker_config
+            yield ConfigSource.STATIC_BROKER, self._derived
+        yield ConfigSource.STATIC_BROKER, self._identity(broker)
 
-    def _own(self) -> Mapping[str, str]:
-        broker = str(self._cluster.broker_id)
-        advertised = f"PLAINTEXT://{self._cluster.advertised}"
-        own = {"broker.id": broker, "node.id": broker, "advertised.listeners": advertised}
-        return {**own, **self._derived}
+    def _identity(self, broker: str) -> Mapping[str, str]:
+        identity = {"broker.id": broker, "node.id": broker}
+        known = self._cluster.brokers.get(BrokerId(int(broker)))
+        if known is not None:
+            identity["advertised.listeners"] = f"PLAINTEXT://{known.kafka}"
+            if known.rack is not None:
+                identity["broker.rack"] = known.rack
+        return identity
+
+    def _own_name(self) -> str:
+        return str(self._cluster.broker_id)
 
 
 def _chosen(settings: Mapping[str, Setting], names: Collection[str] | None) -> Iterator[Setting]:

@@ -197,9 +197,13 @@ class Fetch:
             raise Refused(Reason.UNSUPPORTED_COMPRESSION_TYPE)
         fetched.high_watermark = replica.high_watermark
         fetched.log_start_offset = replica.log_start_offset
-        fetched.diverging = _diverging(wanted, replica)
-        if fetched.diverging is not None:
-            return
+        if replica.is_settled:
+            fetched.diverging = _diverging(wanted, replica)
+            if fetched.diverging is not None:
+                return
+        else:
+            replica.check_leader()
+            fetched.high_watermark = _least_high_watermark(wanted, replica)
         bytes_max = min(wanted.bytes_max, room)
         if bytes_max <= 0 and not is_first:
             return
@@ -400,6 +404,12 @@ def _diverging(wanted: Wanted, replica: Replica) -> tuple[int, int] | None:
     if term < wanted.last_fetched_term or end < wanted.offset:
         return term, end
     return None
+
+
+def _least_high_watermark(wanted: Wanted, replica: Replica) -> int:
+    """What a leader can tell before it knows how far the one before it had come: what a consumer
+    has read was below the high watermark, which must not seem to go back (KIP-207)."""
+    return max(replica.high_watermark, min(wanted.offset, replica.log_end_offset))
 
 
 def _prepare(fetched: Fetched, magic: int) -> None:

@@ -1,7 +1,8 @@
 """Consumer groups of this node: finds the coordinator of a group and checks what it need not know.
 
-The coordinators live on the partitions of __consumer_offsets, which is made on first use. What
-doors need to speak of groups is exported here.
+The coordinators live on the partitions of __consumer_offsets, which is made on first use. There is
+one beside every replica of it on this node, and those whose replica leads are in office. What doors
+need to speak of groups is exported here.
 """
 
 import asyncio
@@ -11,8 +12,9 @@ from dataclasses import replace
 from typing import TypeAlias
 from uuid import UUID, uuid4
 
+from penstock.broker.leaderships import Leaderships
 from penstock.broker.partitions import Partitions
-from penstock.broker.topics import Topics
+from penstock.broker.topics import Topic, Topics
 from penstock.cluster.changes import Change, TopicDeleted
 from penstock.cluster.coordinator import Cluster
 from penstock.groups.commands import (
@@ -29,7 +31,7 @@ from penstock.groups.commands import (
     SyncAnswer,
 )
 from penstock.groups.coordinator import Coordinator
-from penstock.groups.offsets import FetchedOffset, FetchedTopic, WantedTopic, read_offsets
+from penstock.groups.offsets import FetchedOffset, FetchedTopic, WantedTopic
 from penstock.groups.partitioner import partition_of
 from penstock.groups.records import CommittedOffset, GroupRecord
 from penstock.groups.settings import GroupSettings
@@ -81,6 +83,7 @@ class Groups:
         cluster: Cluster,
         partitions: Partitions,
         topics: Topics,
+        leaderships: Leaderships,
         clock: Clock,
         limits: Limits,
         make_host: Callable[[Replica], GroupHost],
@@ -89,62 +92,83 @@ class Groups:
         self._cluster = cluster
         self._partitions = partitions
         self._topics = topics
+        self._leaderships = leaderships
         self._clock = clock
         self._limits = limits
         self._make_host = make_host
         self._new_uuid = new_uuid
-        # One per partition of the topic; none until the topic exists.
-        self._coordinators: list[Coordinator] = []
-        self._starting: asyncio.Task[None] | None = None
+        # By partition of the topic, for those that have a replica here.
+        self._coordinators: dict[int, Coordinator] = {}
+        self._making: asyncio.Task[Topic] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         cluster.on_change(self._on_change)
 
     # Life
 
     async def load(self) -> None:
-        """Back to where the groups were; while it runs, clients are told to come back."""
+        """Back to where the groups were; while that lasts, clients are told to come back."""
+        self._partitions.on_added(self._added)
+        self._partitions.on_removed(self._removed)
+        for replica in self._partitions.all():
+            self._added(replica)
         self._run(self._expire_for_ever())
-        topic = self._cluster.topic(OFFSETS_TOPIC)
-        if topic is not None:
-            await self._start_coordinators(topic.partitions)
 
     async def close(self) -> None:
         """Whoever still waits is answered; a snapshot makes the next start quick."""
-        if self._starting is not None:
-            self._tasks.add(self._starting)
-        for task in self._tasks:
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.gather(*(coordinator.close() for coordinator in self._coordinators))
+        if self._making is not None:
+            self._making.cancel()
+            tasks.append(self._making)  # type: ignore[arg-type]  # only waited for
+        await asyncio.gather(*tasks, return_exceptions=True)
+        coordinators, self._coordinators = self._coordinators, {}
+        await asyncio.gather(*(coordinator.close() for coordinator in coordinators.values()))
 
-    async def _start_coordinators(self, count: int) -> None:
-        settings = self._settings()
-        self._coordinators = [
-            Coordinator(
-                host=self._make_host(self._partitions.get(OFFSETS_TOPIC, index)),
-                settings=settings,
-                clock=self._clock,
-                new_uuid=self._new_uuid,
-            )
-            for index in range(count)
-        ]
-        await asyncio.gather(*(coordinator.load() for coordinator in self._coordinators))
-        # A crash may have come between a topic's deletion and that of its offsets.
-        await self._forget_topics(lambda topic: self._cluster.topic(topic) is None)
-
-    async def _ensure_coordinators(self) -> None:
-        if self._coordinators:
+    def _added(self, replica: Replica) -> None:
+        topic, index = replica.partition
+        if topic != OFFSETS_TOPIC:
             return
-        if self._starting is None or self._starting.done():
-            self._starting = asyncio.get_running_loop().create_task(self._make_coordinators())
+        before = self._coordinators.get(index)
+        if before is not None:
+            if before.replica is replica:
+                return
+            # The topic was deleted and made anew.
+            self._run(before.close())
+        coordinator = Coordinator(
+            host=self._make_host(replica),
+            settings=self._settings(),
+            clock=self._clock,
+            new_uuid=self._new_uuid,
+        )
+        self._coordinators[index] = coordinator
+        coordinator.start(self._in_office)
+
+    def _removed(self, replica: Replica) -> None:
+        topic, index = replica.partition
+        coordinator = self._coordinators.get(index) if topic == OFFSETS_TOPIC else None
+        if coordinator is not None and coordinator.replica is replica:
+            del self._coordinators[index]
+            self._run(coordinator.close())
+
+    def _in_office(self, coordinator: Coordinator) -> None:
+        # A topic may have been deleted while nobody was there to forget its offsets.
+        self._run(self._forget_lost_topics([coordinator]))
+
+    async def _ensure_topic(self) -> Topic:
+        topic = self._cluster.topic(OFFSETS_TOPIC)
+        if topic is not None:
+            return topic
+        if self._making is None or self._making.done():
+            self._making = asyncio.get_running_loop().create_task(self._make_topic())
         try:
             # Shielded: others wait for it too.
-            await asyncio.shield(self._starting)
+            return await asyncio.shield(self._making)
         except Refused as refused:
             raise Refused(Reason.COORDINATOR_NOT_AVAILABLE, refused.detail) from refused
 
-    async def _make_coordinators(self) -> None:
-        topic = await self._topics.ensure_internal(
+    async def _make_topic(self) -> Topic:
+        return await self._topics.ensure_internal(
             OFFSETS_TOPIC,
             partitions=self._cluster.int_setting("offsets.topic.num.partitions"),
             configs={
@@ -154,7 +178,6 @@ class Groups:
                 "max.message.bytes": str(OFFSETS_MESSAGE_BYTES_MAX),
             },
         )
-        await self._start_coordinators(topic.partitions)
 
     def _settings(self) -> GroupSettings:
         setting = self._cluster.int_setting
@@ -171,14 +194,20 @@ class Groups:
     # Membership
 
     async def find_coordinator(self, group_id: GroupId) -> tuple[BrokerId, Endpoint]:
+        """The broker that leads the group's partition."""
         _check_group_id(group_id)
-        await self._ensure_coordinators()
-        return self._cluster.broker_id, self._cluster.advertised
+        topic = await self._ensure_topic()
+        partition = partition_of(group_id, topic.partitions)
+        broker = self._leaderships.reachable_leader(topic.topic_id, partition)
+        if broker is None:
+            detail = f"nobody leads {OFFSETS_TOPIC}-{partition} now"
+            raise Refused(Reason.COORDINATOR_NOT_AVAILABLE, detail)
+        return broker.id, broker.kafka
 
     async def join(self, command: Join) -> JoinAnswer:
         _check_group_id(command.group_id)
         self._check_join(command)
-        await self._ensure_coordinators()
+        await self._ensure_topic()
         return await self._coordinator(command.group_id).join(command)
 
     async def sync(self, command: Sync) -> SyncAnswer:
@@ -224,7 +253,7 @@ class Groups:
         known = [item for item, ok in zip(command.offsets, is_known, strict=True) if ok]
         if command.offsets and not known:
             return [Reason.UNKNOWN_TOPIC_OR_PARTITION] * len(command.offsets)
-        await self._ensure_coordinators()
+        await self._ensure_topic()
         coordinator = self._coordinator(command.group_id)
         outcomes = iter(await coordinator.commit(replace(command, offsets=tuple(known))))
         return [next(outcomes) if ok else Reason.UNKNOWN_TOPIC_OR_PARTITION for ok in is_known]
@@ -234,16 +263,12 @@ class Groups:
     ) -> list[FetchedTopic]:
         """Committed offsets of these partitions, or of all that the group has committed."""
         _check_group_id(group_id)
-        if not self._coordinators:
-            return read_offsets(GroupsState(), group_id, wanted)
         return await self._coordinator(group_id).fetch(group_id, wanted)
 
     async def delete_offsets(
         self, group_id: GroupId, partitions: Sequence[tuple[TopicName, int]]
     ) -> list[Reason | None]:
         _check_group_id(group_id)
-        if not self._coordinators:
-            raise Refused(Reason.GROUP_ID_NOT_FOUND)
         is_known = [self._exists(*item) for item in partitions]
         known = [item for item, ok in zip(partitions, is_known, strict=True) if ok]
         outcomes = iter(await self._coordinator(group_id).remove_offsets(group_id, known))
@@ -257,35 +282,40 @@ class Groups:
 
     async def describe(self, group_id: GroupId) -> GroupDescription | None:
         """None when there is no such group."""
-        if not self._coordinators:
-            return None
         return await self._coordinator(group_id).describe(group_id)
 
     async def list_groups(self, states: Collection[str] = ()) -> list[GroupDescription]:
-        """All groups, or those in one of these states, without their members."""
+        """The groups that this broker coordinates, or those of them in one of these states; without
+        their members."""
         wanted = {state.strip().lower() for state in states}
-        groups = [
-            group for coordinator in self._coordinators for group in await coordinator.list_groups()
-        ]
+        groups: list[GroupDescription] = []
+        for coordinator in list(self._coordinators.values()):
+            if coordinator.is_in_office or coordinator.is_loading:
+                groups += await coordinator.list_groups()
         return [group for group in groups if not wanted or group.state.lower() in wanted]
 
     async def delete(self, group_ids: Sequence[GroupId]) -> list[Reason | None]:
         """For each group why it can't be deleted, or None once it is."""
-        if not self._coordinators:
-            return [Reason.GROUP_ID_NOT_FOUND] * len(group_ids)
+        by_coordinator: dict[Coordinator, list[GroupId]] = {}
         outcomes: dict[GroupId, Reason | None] = {}
-        for coordinator in self._coordinators:
-            own = [g for g in dict.fromkeys(group_ids) if self._coordinator(g) is coordinator]
-            if own:
-                outcomes.update(zip(own, await _removed(coordinator, own), strict=True))
+        for group_id in dict.fromkeys(group_ids):
+            try:
+                by_coordinator.setdefault(self._coordinator(group_id), []).append(group_id)
+            except Refused as refused:
+                outcomes[group_id] = refused.reason
+        for coordinator, own in by_coordinator.items():
+            outcomes.update(zip(own, await _removed(coordinator, own), strict=True))
         return [outcomes[group_id] for group_id in group_ids]
 
     # Inside
 
     def _coordinator(self, group_id: GroupId) -> Coordinator:
-        if not self._coordinators:
-            raise Refused(Reason.NOT_COORDINATOR)
-        return self._coordinators[partition_of(group_id, len(self._coordinators))]
+        topic = self._cluster.topic(OFFSETS_TOPIC)
+        if topic is not None:
+            coordinator = self._coordinators.get(partition_of(group_id, topic.partitions))
+            if coordinator is not None:
+                return coordinator
+        raise Refused(Reason.NOT_COORDINATOR)
 
     def _on_change(self, change: Change) -> None:
         if isinstance(change, TopicDeleted):
@@ -293,15 +323,31 @@ class Groups:
             self._run(self._forget_topics(lambda topic: topic == name))
 
     async def _forget_topics(self, is_gone: Callable[[TopicName], bool]) -> None:
-        await asyncio.gather(*(c.remove_topics(is_gone) for c in self._coordinators))
+        coordinators = self._coordinators.values()
+        await asyncio.gather(*(coordinator.remove_topics(is_gone) for coordinator in coordinators))
+
+    async def _forget_lost_topics(self, coordinators: Collection[Coordinator]) -> None:
+        """A topic that this node does not know may be one that it does not know yet."""
+        try:
+            await self._cluster.catch_up()
+        except Refused as refused:
+            logger.info("offsets of deleted topics are kept for now: %s", refused.detail)
+            return
+        gone = [each.remove_topics(lambda name: not self._knows(name)) for each in coordinators]
+        await asyncio.gather(*gone)
+
+    def _knows(self, topic: TopicName) -> bool:
+        return self._cluster.topic(topic) is not None
 
     async def _expire_for_ever(self) -> None:
         while True:
             interval_ms = self._cluster.int_setting("offsets.retention.check.interval.ms")
             await asyncio.sleep(interval_ms / 1000)
-            await asyncio.gather(*(coordinator.expire() for coordinator in self._coordinators))
+            in_office = [each for each in self._coordinators.values() if each.is_in_office]
+            await asyncio.gather(*(coordinator.expire() for coordinator in in_office))
             # Once more, for those that could not be removed with their topic.
-            await self._forget_topics(lambda topic: self._cluster.topic(topic) is None)
+            if in_office:
+                await self._forget_lost_topics(in_office)
 
     def _run(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -1,6 +1,6 @@
 """Where things are in a partition: by time, at its ends, by term; and moving its start."""
 
-from penstock.broker.partitions import Partitions
+from penstock.broker.leaderships import Leaderships
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import Offset, TopicName
 from penstock.replication.positions import FoundOffset as FoundOffset
@@ -11,16 +11,16 @@ OFFSETS_MAX = 2
 
 
 class Offsets:
-    """The use cases that ask for positions and not for records."""
+    """The use cases that ask for positions and not for records; only the leader answers them."""
 
-    def __init__(self, *, partitions: Partitions) -> None:
-        self._partitions = partitions
+    def __init__(self, *, leaderships: Leaderships) -> None:
+        self._leaderships = leaderships
 
     async def find(
         self, topic: TopicName, partition: int, timestamp: int, *, term: int = -1
     ) -> FoundOffset:
         """The first record at or after a time, or a `Position`; -1 where there is none."""
-        replica = self._partitions.get(topic, partition)
+        replica = self._leaderships.lead(topic, partition)
         replica.check_epoch(term)
         return await replica.list_offset(timestamp)
 
@@ -28,28 +28,30 @@ class Offsets:
         self, topic: TopicName, partition: int, timestamp: int, count_max: int
     ) -> list[int]:
         """The oldest form of the query: offsets before a time, newest first, the start last."""
-        replica = self._partitions.get(topic, partition)
+        replica = self._leaderships.lead(topic, partition)
+        latest = (await replica.list_offset(Position.LATEST)).offset
         start = (await replica.list_offset(Position.EARLIEST)).offset
         if timestamp == Position.LATEST:
-            found = [replica.high_watermark, start]
+            found = [latest, start]
         elif timestamp == Position.EARLIEST:
             found = [start]
         else:
             at = (await replica.list_offset(timestamp)).offset
-            found = [at if at >= 0 else replica.high_watermark, start]
+            found = [at if at >= 0 else latest, start]
         return list(dict.fromkeys(found))[: max(0, min(count_max, OFFSETS_MAX))]
 
     def end_of_term(
         self, topic: TopicName, partition: int, asked: int, *, term: int = -1
     ) -> tuple[int, int]:
         """The newest term not after the one asked for, and the offset at which it ended."""
-        replica = self._partitions.get(topic, partition)
+        replica = self._leaderships.lead(topic, partition)
         replica.check_epoch(term)
         return replica.end_offset_for_epoch(asked)
 
     async def delete_before(self, topic: TopicName, partition: int, offset: int) -> Offset:
         """Moves the start of a partition forward; returns where it is then."""
-        replica = self._partitions.get(topic, partition)
+        # A node that stands alone may make room on a full disk, which cost it its office.
+        replica = self._leaderships.replica(topic, partition)
         if not replica.config.cleanup_delete:
             detail = f"{topic} is compacted, its records can't be deleted by offset"
             raise Refused(Reason.POLICY_VIOLATION, detail)

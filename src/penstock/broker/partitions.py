@@ -1,61 +1,113 @@
 """The replicas of this node, found by name or by id.
 
-The maps are owned by the event loop; making, opening and removing them on disk is the store's.
+The maps are owned by the event loop; making, opening and removing them on disk is the store's. A
+replica that is here takes part in its group: it is known to the exchange between nodes as long as
+it is in these maps.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
 from uuid import UUID
 
+from penstock.cluster.metadata_group import (
+    METADATA_CONFIG,
+    METADATA_PARTITION,
+    METADATA_TOPIC_ID,
+)
+from penstock.cluster.topic import Topic
 from penstock.model.errors import Reason, Refused, StorageDamaged
-from penstock.model.ids import PartitionIndex, TopicId, TopicName, TopicPartition
-from penstock.model.topic_config import FOREVER, TopicConfig
+from penstock.model.ids import (
+    PartitionId,
+    PartitionIndex,
+    ReplicaId,
+    TopicId,
+    TopicName,
+    TopicPartition,
+)
+from penstock.model.topic_config import TopicConfig
 from penstock.replication.pressure import Pressure
 from penstock.replication.replica import Replica
 from penstock.replication.store import ReplicaStore
 
-METADATA_PARTITION = TopicPartition(TopicName("__cluster_metadata"), PartitionIndex(0))
-# Kafka reserves this id for the metadata log, so no topic can ever have it.
-METADATA_TOPIC_ID = TopicId(UUID(int=1))
-METADATA_CONFIG = TopicConfig(
-    cleanup_delete=False,
-    cleanup_compact=True,
-    retention_ms=FOREVER,
-    segment_bytes=8 * 1024 * 1024,
-)
+__all__ = ["METADATA_CONFIG", "METADATA_PARTITION", "METADATA_TOPIC_ID", "Partitions"]
+
 # Replicas that are closed at the same time when the node stops.
 CLOSING_MAX = 64
+
+Founders = Mapping[int, Sequence[ReplicaId]]
+
+
+class Catalogue(Protocol):
+    """Which topics the cluster has, wherever their replicas are."""
+
+    def topic(self, name: str, /) -> Topic | None: ...
+
+    def topic_by_id(self, topic_id: UUID, /) -> Topic | None: ...
+
+
+class Registry(Protocol):
+    """Who brings the messages of other nodes to replicas."""
+
+    def add(self, replica: Replica, /) -> None: ...
+
+    def remove(self, key: PartitionId, /) -> None: ...
 
 
 class Partitions:
     """Every replica of this node, in the ways in which they are asked for."""
 
-    def __init__(self, *, store: ReplicaStore) -> None:
+    def __init__(self, *, store: ReplicaStore, exchange: Registry) -> None:
         self._store = store
+        self._exchange = exchange
+        self._catalogue: Catalogue | None = None
         self._by_name: dict[TopicName, dict[int, Replica]] = {}
         self._by_id: dict[TopicId, dict[int, Replica]] = {}
         self._metadata: Replica | None = None
+        self._on_added: list[Callable[[Replica], None]] = []
+        self._on_removed: list[Callable[[Replica], None]] = []
+
+    def follow(self, catalogue: Catalogue) -> None:
+        """From now on a partition that lies elsewhere is told from one that there is not."""
+        self._catalogue = catalogue
+
+    def on_added(self, callback: Callable[[Replica], None]) -> None:
+        self._on_added.append(callback)
+
+    def on_removed(self, callback: Callable[[Replica], None]) -> None:
+        self._on_removed.append(callback)
 
     @property
     def pressure(self) -> Pressure:
         return self._store.pressure
 
+    # Finding
+
     def get(self, topic: TopicName, partition: int) -> Replica:
         try:
             return self._by_name[topic][partition]
         except KeyError:
-            detail = f"{topic}-{partition} is not on this broker"
-            raise Refused(Reason.UNKNOWN_TOPIC_OR_PARTITION, detail) from None
+            known = None if self._catalogue is None else self._catalogue.topic(topic)
+            raise _not_here(known, f"{topic}-{partition}", partition) from None
 
     def get_by_id(self, topic_id: TopicId, partition: int) -> Replica:
-        replicas = self._by_id.get(topic_id)
-        if replicas is None:
-            raise Refused(Reason.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
-        replica = replicas.get(partition)
-        if replica is None:
-            detail = f"partition {partition} of topic {topic_id} is not on this broker"
-            raise Refused(Reason.UNKNOWN_TOPIC_OR_PARTITION, detail)
-        return replica
+        try:
+            return self._by_id[topic_id][partition]
+        except KeyError:
+            known = None if self._catalogue is None else self._catalogue.topic_by_id(topic_id)
+            if known is None and topic_id not in self._by_id:
+                detail = f"no topic has the id {topic_id}"
+                raise Refused(Reason.UNKNOWN_TOPIC_ID, detail) from None
+            name = f"partition {partition} of topic {topic_id}"
+            raise _not_here(known, name, partition) from None
+
+    def find(self, key: PartitionId) -> Replica | None:
+        """The replica that is here, if there is one."""
+        return self._by_id.get(key.topic_id, {}).get(key.partition)
+
+    def of_topic(self, topic_id: TopicId) -> dict[int, Replica]:
+        """The replicas of this topic that are here, by partition."""
+        return dict(self._by_id.get(topic_id, {}))
 
     def all(self) -> list[Replica]:
         """Every replica but the metadata log's; a list, so that callers may wait between them."""
@@ -65,8 +117,15 @@ class Partitions:
     def metadata(self) -> Replica | None:
         return self._metadata
 
+    # Making and opening
+
     async def create(
-        self, topic: TopicName, topic_id: TopicId, partitions: Iterable[int], config: TopicConfig
+        self,
+        topic: TopicName,
+        topic_id: TopicId,
+        partitions: Iterable[int],
+        config: TopicConfig,
+        founders: Founders,
     ) -> None:
         """Makes the partitions' logs; they are durable and in use when this returns.
 
@@ -74,40 +133,92 @@ class Partitions:
         """
         wanted = [TopicPartition(topic, PartitionIndex(index)) for index in partitions]
         try:
-            self._add(await self._store.create(wanted, topic_id, config))
+            self._add(await self._store.create(wanted, topic_id, config, founders))
         except (OSError, StorageDamaged) as error:
             raise Refused(Reason.STORAGE_ERROR, f"{topic} can't be made: {error}") from error
 
     async def open(
-        self, topic: TopicName, topic_id: TopicId, partitions: Iterable[int], config: TopicConfig
+        self,
+        topic: TopicName,
+        topic_id: TopicId,
+        partitions: Iterable[int],
+        config: TopicConfig,
+        founders: Founders,
     ) -> None:
         """Opens the partitions' logs at start; a damaged one is there, but stopped."""
         wanted = [TopicPartition(topic, PartitionIndex(index)) for index in partitions]
-        self._add(await self._store.open(wanted, topic_id, config))
+        try:
+            self._add(await self._store.open(wanted, topic_id, config, founders))
+        except OSError as error:
+            raise Refused(Reason.STORAGE_ERROR, f"{topic} can't be opened: {error}") from error
 
-    async def open_metadata(self) -> Replica:
+    async def open_metadata(self, founders: Sequence[ReplicaId]) -> Replica:
         """The log of the cluster's metadata: made on the first start, opened on later ones."""
         assert self._metadata is None
         self._metadata = await self._store.open_metadata(
-            METADATA_PARTITION, METADATA_TOPIC_ID, METADATA_CONFIG
+            METADATA_PARTITION, METADATA_TOPIC_ID, METADATA_CONFIG, founders
         )
+        self._exchange.add(self._metadata)
         return self._metadata
 
-    async def delete(self, topic_id: TopicId) -> None:
-        """Takes the topic's replicas out of use at once, then removes their files."""
+    def _add(self, replicas: Iterable[Replica]) -> None:
+        for replica in replicas:
+            topic, index = replica.partition
+            of_topic = self._by_id.setdefault(replica.topic_id, {})
+            of_topic[index] = replica
+            self._by_name[topic] = of_topic
+            self._exchange.add(replica)
+            for callback in self._on_added:
+                callback(replica)
+
+    # Removing
+
+    async def retire_topic(self, topic_id: TopicId) -> None:
+        """Takes the replicas of a deleted topic out of use; their files are still there."""
         replicas = self._by_id.pop(topic_id, None)
-        if replicas is None:
+        if not replicas:
             return
-        for name in {replica.partition.topic for replica in replicas.values()}:
-            # A topic of the same name may have been made anew meanwhile.
-            if self._by_name.get(name) is replicas:
-                del self._by_name[name]
+        self._forget_name(next(iter(replicas.values())).partition.topic, replicas)
         gone = Refused(Reason.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
-        await asyncio.gather(*(replica.retire(gone) for replica in replicas.values()))
+        await self._retire(list(replicas.values()), gone)
+
+    async def remove_topic_files(self, topic_id: TopicId) -> None:
+        assert topic_id not in self._by_id, "its replicas are in use"
         await self._store.remove_topic(topic_id)
 
-    def set_config(self, topic: TopicName, config: TopicConfig) -> None:
-        for replica in self._by_name.get(topic, {}).values():
+    async def remove(self, topic_id: TopicId, partitions: Iterable[int]) -> None:
+        """Gives up replicas of partitions that moved to other brokers, with their files."""
+        of_topic = self._by_id.get(topic_id, {})
+        leaving = [of_topic.pop(index) for index in partitions]
+        if leaving and not of_topic:
+            del self._by_id[topic_id]
+            self._forget_name(leaving[0].partition.topic, of_topic)
+        gone = Refused(Reason.NOT_LEADER_OR_FOLLOWER, "the partition moved to another broker")
+        await self._retire(leaving, gone)
+        for replica in leaving:
+            await self._store.remove_partition(replica.key)
+
+    async def remove_files(self, key: PartitionId) -> None:
+        """Removes what an earlier run of the node left of a replica that moved away."""
+        assert self.find(key) is None, "the replica is in use"
+        await self._store.remove_partition(key)
+
+    def _forget_name(self, name: TopicName, of_topic: dict[int, Replica]) -> None:
+        # A topic of the same name may have been made anew meanwhile.
+        if self._by_name.get(name) is of_topic:
+            del self._by_name[name]
+
+    async def _retire(self, replicas: Sequence[Replica], gone: Refused) -> None:
+        for replica in replicas:
+            self._exchange.remove(replica.key)
+            for callback in self._on_removed:
+                callback(replica)
+        await asyncio.gather(*(replica.retire(gone) for replica in replicas))
+
+    # Settings and the end
+
+    def set_config(self, topic_id: TopicId, config: TopicConfig) -> None:
+        for replica in self._by_id.get(topic_id, {}).values():
             replica.set_config(config)
 
     async def close(self) -> None:
@@ -119,9 +230,10 @@ class Partitions:
             some = replicas[start : start + CLOSING_MAX]
             await asyncio.gather(*(replica.close() for replica in some))
 
-    def _add(self, replicas: Iterable[Replica]) -> None:
-        for replica in replicas:
-            topic, index = replica.partition
-            of_topic = self._by_id.setdefault(replica.topic_id, {})
-            of_topic[index] = replica
-            self._by_name[topic] = of_topic
+
+def _not_here(topic: Topic | None, name: str, partition: int) -> Refused:
+    """Whether a partition is somewhere else or nowhere."""
+    if topic is not None and 0 <= partition < topic.partitions:
+        detail = f"{name} has no replica on this broker"
+        return Refused(Reason.NOT_LEADER_OR_FOLLOWER, detail)
+    return Refused(Reason.UNKNOWN_TOPIC_OR_PARTITION, f"There is no {name}.")

@@ -104,18 +104,24 @@ class Produce:
         partition: int,
         batches: Batches | None,
         *,
+        acks_all: bool = True,
         takes_zstd: bool = True,
     ) -> Appended:
-        """Appends one batch to a partition by name, or by id where there is one."""
+        """Appends one batch to a partition by name, or by id where there is one.
+
+        Whoever wants no more than the leader's own copy may write while too few hold another.
+        """
         replica = self._find(topic, topic_id, partition)
         if not batches:
             raise Refused(Reason.INVALID_RECORD, "there is no batch")
         if not takes_zstd and _codec(batches) == Codec.ZSTD:
             detail = "zstd needs version 7 of Produce"
             raise Refused(Reason.UNSUPPORTED_COMPRESSION_TYPE, detail)
-        return replica.append(batches)
+        return replica.append(batches, acks_all=acks_all)
 
-    def append_messages(self, topic: TopicName, partition: int, messages: bytes) -> Appended:
+    def append_messages(
+        self, topic: TopicName, partition: int, messages: bytes, *, acks_all: bool = True
+    ) -> Appended:
         """Appends a message set in the formats that came before record batches."""
         replica = self._find(topic, NO_TOPIC_ID, partition)
         try:
@@ -124,7 +130,7 @@ class Produce:
             raise Refused(Reason.CORRUPT_MESSAGE, str(bad)) from None
         if not batches:
             raise Refused(Reason.INVALID_RECORD, "there is no message")
-        return replica.append(batches, many=True)
+        return replica.append(batches, many=True, acks_all=acks_all)
 
     def when_one_safe(self, commit: Commit, wait: Wait) -> None:
         """Finishes the wait once, with the refusal or None."""

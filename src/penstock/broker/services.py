@@ -5,11 +5,15 @@ from dataclasses import dataclass
 from penstock.broker.configs import Configs
 from penstock.broker.fetch import Fetch
 from penstock.broker.groups import Groups
+from penstock.broker.leaderships import Leaderships
 from penstock.broker.log_directories import LogDirectories
+from penstock.broker.membership import Membership
 from penstock.broker.offsets import Offsets
 from penstock.broker.partitions import Partitions
 from penstock.broker.produce import Produce
 from penstock.broker.producers import Producers
+from penstock.broker.quorum import Quorum
+from penstock.broker.reassignments import Reassignments
 from penstock.broker.topics import Topics
 from penstock.cluster.coordinator import Cluster
 from penstock.model.clock import Clock
@@ -23,6 +27,10 @@ class Services:
 
     cluster: Cluster
     partitions: Partitions
+    leaderships: Leaderships
+    reassignments: Reassignments
+    membership: Membership
+    quorum: Quorum
     produce: Produce
     fetch: Fetch
     offsets: Offsets

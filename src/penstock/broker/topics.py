@@ -1,39 +1,36 @@
-"""Makes, grows and deletes topics: the metadata first, then the partitions on disk.
+"""Makes, grows and deletes topics: one commit each, which every broker then carries out.
 
-A topic comes about in two commits. The first gives it a name and an id; then its partitions are
-made; the second says that they exist, and only then do clients see the topic. A crash in between
-is healed at start: what the second commit does not cover is made then, while a directory that it
-does cover and that is missing is damage. When a partition can't be made, the first commit is taken
-back. A deletion is one commit that also dooms the files; they go afterwards, and what a crash
-leaves of them goes at the next start.
+A topic exists once it is committed; each broker makes its replicas when it hears of it. The answer
+waits until all living brokers have done so and the new partitions have leaders, within a bound:
+what is late comes later. When the only broker of a new partition is this one and its disk can't
+hold it, the change is taken back and the asker told why. A deletion is one commit too, and the
+files go afterwards.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor
-from typing import Any, NamedTuple, Protocol, TypeVar
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
+from penstock.broker.leader_waits import LeaderWaits
+from penstock.broker.local_replicas import RETRY_S, LocalReplicas
 from penstock.broker.partitions import Partitions
-from penstock.cluster.changes import (
-    Change,
-    ConfigChanged,
-    PartitionsAdded,
-    TopicCreated,
-    TopicDeleted,
-)
 from penstock.cluster.coordinator import Cluster
 from penstock.cluster.topic import Topic
-from penstock.cluster.topic_decisions import Growth, NewTopic, Outcome
+from penstock.cluster.topic_decisions import Grown, Growth, NewTopic, Outcome
 from penstock.cluster.topic_names import check_topic_name, is_internal
+from penstock.model.clock import Clock
 from penstock.model.errors import Reason, Refused, StartRefused
-from penstock.model.ids import TopicId, TopicName
+from penstock.model.ids import Offset, PartitionId, PartitionIndex, TopicId, TopicName
+from penstock.replication.exchange import Exchange
+from penstock.replication.replica import Replica
 
 __all__ = [
     "Growth",
     "NewTopic",
     "Outcome",
-    "PartitionView",
     "Topic",
     "TopicDirectories",
     "Topics",
@@ -43,9 +40,10 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-# Between two attempts to finish topics that a full disk left unfinished at start.
-RETRY_S = 5.0
-NO_LEADER = -1
+# How long an answer waits for the other brokers to have heard, and for partitions to have leaders.
+EVERYWHERE_TIMEOUT_S = 3.0
+# Longer than a repaired only copy waits for others that its log may have forgotten.
+LEADERS_TIMEOUT_S = 5.0
 
 T = TypeVar("T")
 
@@ -55,18 +53,7 @@ class TopicDirectories(Protocol):
 
     def list_topic_directories(self) -> list[TopicId]: ...
 
-    def remove_topic(self, topic_id: TopicId) -> None: ...
-
-
-class PartitionView(NamedTuple):
-    """A partition as clients are told of it."""
-
-    partition: int
-    leader: int
-    term: int
-    replicas: list[int]
-    in_sync: list[int]
-    offline: list[int]
+    def log_directories(self) -> list[Path]: ...
 
 
 class Topics:
@@ -75,82 +62,90 @@ class Topics:
         *,
         cluster: Cluster,
         partitions: Partitions,
+        exchange: Exchange,
         directory: TopicDirectories,
         executor: Executor,
+        clock: Clock,
         retry_s: float = RETRY_S,
     ) -> None:
         self._cluster = cluster
         self._partitions = partitions
+        self._exchange = exchange
         self._directory = directory
         self._executor = executor
-        self._retry_s = retry_s
+        self._clock = clock
+        self._replicas = LocalReplicas(
+            cluster=cluster, partitions=partitions, exchange=exchange, retry_s=retry_s
+        )
+        self._leaders = LeaderWaits(exchange.leaders)
         self._creating: dict[str, asyncio.Task[dict[str, Outcome]]] = {}
-        # Topics that could neither be finished nor taken back; a new one of that name may take
-        # their place, and they are forgotten with the next creation that the disk lets through.
+        # Topics that could neither be made here nor taken back; a new one of that name may take
+        # their place, unless there was room for them at last.
         self._abandoned: set[TopicId] = set()
-        # Growths go one after the other, since two of one topic could leave a gap between ready
-        # partitions; deletions too, since a growth must not put partitions into a deleted topic.
-        self._growing = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._retrying: asyncio.Task[None] | None = None
-        cluster.on_change(self._changed)
 
     # Start and stop
 
     async def open_all(self) -> None:
-        """Opens every partition, finishes what was being made, removes what was being deleted."""
-        self._check_directories(await self._in_worker(self._directory.list_topic_directories))
-        await asyncio.gather(*(self._open(topic) for topic in self._cluster.topics()))
-        left = await self._make(self._cluster.unfinished())
-        for topic, refused in left:
-            logger.error("topic %s is not finished yet: %s", topic.name, refused.detail)
-        if left:
-            self._retrying = self._start(self._finish_later([topic for topic, _ in left]))
-        for topic_id in self._cluster.doomed():
-            self._start(self._remove(topic_id))
-
-    async def close(self) -> None:
-        """Waits for creations and removals that are under way."""
-        if self._retrying is not None:
-            self._retrying.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    async def _open(self, topic: Topic) -> None:
-        config = self._cluster.config_for(topic.configs)
-        await self._partitions.open(topic.name, topic.topic_id, range(topic.ready), config)
-
-    async def _finish_later(self, topics: Sequence[Topic]) -> None:
-        while topics:
-            await asyncio.sleep(self._retry_s)
-            async with self._growing:
-                topics = [topic for topic, _ in await self._make(topics)]
-
-    def _check_directories(self, found: Sequence[TopicId]) -> None:
-        """Data that the metadata does not know is never removed: it may be all that is left."""
+        """Opens every replica that belongs to this node."""
+        found = await self._in_worker(self._directory.list_topic_directories)
         if found and self._cluster.is_new:
+            # Data that the metadata does not know may be all that is left.
             raise StartRefused(
                 "The log of the cluster's metadata is missing while the data directory holds "
                 f"{len(found)} topic(s); restore the directory 'metadata' or use a new one."
             )
+        await self._replicas.open_all()
+
+    async def take_part(self) -> None:
+        """Returns when this node holds what it should and leads what only it can lead.
+
+        Within a bound: what is late comes later. Only for a node whose copy of the metadata is up
+        to date, as it is after registration.
+        """
+        await self._replicas.idle()
+        await self.remove_strays()
+        alone = (self._cluster.broker_id,)
+        waiting = [
+            self._until_settled(replica)
+            for topic in self._cluster.topics()
+            for index, replica in self._partitions.of_topic(topic.topic_id).items()
+            if replica.stopped_because is None
+            and not replica.is_settled
+            and index < topic.partitions
+            and topic.assignments[index].hosts == alone
+        ]
+        await asyncio.gather(*waiting)
+
+    async def _until_settled(self, replica: Replica) -> None:
+        try:
+            await replica.settled(LEADERS_TIMEOUT_S)
+        except (TimeoutError, Refused) as error:
+            logger.warning("%s is not in use yet: %s", replica.partition, error or "out of time")
+
+    async def remove_strays(self) -> None:
+        """Removes what is left of topics deleted, and of replicas moved, while this node was away.
+
+        Only for a node whose copy of the metadata is up to date: to an old one, a new topic looks
+        like a deleted one.
+        """
+        if self._cluster.is_new:
+            return
+        found = await self._in_worker(self._directory.list_topic_directories)
         for topic_id in found:
-            if not self._cluster.may_have_files(topic_id):
-                logger.warning("the directory of topic %s belongs to no topic; left", topic_id.hex)
+            if self._cluster.topic_by_id(topic_id) is None:
+                logger.info("topic %s was deleted; removing its files", topic_id.hex)
+                await self._replicas.remove_files(topic_id)
+        by_name = {topic_id.hex: topic_id for topic_id in found}
+        for path in await self._in_worker(self._directory.log_directories):
+            if path.parent.name in by_name:
+                index = PartitionIndex(int(path.name))
+                await self._replicas.remove_if_moved(PartitionId(by_name[path.parent.name], index))
 
-    # What clients are told
-
-    def describe(
-        self, topic: Topic, first: int = 0, last: int | None = None
-    ) -> list[PartitionView]:
-        """The partitions of the topic from `first` up to but not including `last`."""
-        end = topic.partitions if last is None else min(last, topic.partitions)
-        broker = int(self._cluster.broker_id)
-        return [self._view(topic.name, index, broker) for index in range(first, end)]
-
-    def _view(self, topic: TopicName, index: int, broker: int) -> PartitionView:
-        replica = self._partitions.get(topic, index)
-        if replica.stopped_because is not None:
-            return PartitionView(index, NO_LEADER, replica.term, [broker], [], [broker])
-        return PartitionView(index, broker, replica.term, [broker], [broker], [])
+    async def close(self) -> None:
+        """Waits for creations and removals that are under way."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._replicas.close()
 
     # Creating
 
@@ -159,9 +154,10 @@ class Topics:
     ) -> dict[str, Outcome]:
         """One outcome per name; a topic's partitions are in use when this returns."""
         if validate_only:
-            return await self._cluster.create_topics(
-                wanted, abandoned=frozenset(self._abandoned), validate_only=True
+            outcomes, _ = await self._cluster.create_topics(
+                wanted, abandoned=self._still_abandoned(), validate_only=True
             )
+            return outcomes
         task = self._start(self._create(wanted))
         for new in wanted:
             self._creating.setdefault(new.name, task)
@@ -170,7 +166,7 @@ class Topics:
 
     async def ensure(self, wanted: Sequence[NewTopic]) -> dict[str, Outcome]:
         """The topics, made if they are missing; one that another caller makes is waited for."""
-        missing = [new for new in wanted if self._cluster.topic(new.name) is None]
+        missing = [new for new in wanted if self._is_missing(new.name)]
         under_way = {self._creating[new.name] for new in missing if new.name in self._creating}
         untouched = [new for new in missing if new.name not in self._creating]
         outcomes = await self.create(untouched) if untouched else {}
@@ -188,35 +184,39 @@ class Topics:
             raise outcome
         return outcome
 
+    def _is_missing(self, name: str) -> bool:
+        # One that is being made here is waited for until it can be used.
+        return self._cluster.topic(name) is None or name in self._creating
+
     def _ensured(self, name: str, outcome: Outcome | None) -> Outcome:
+        if isinstance(outcome, Refused) and outcome.reason != Reason.TOPIC_ALREADY_EXISTS:
+            return outcome
         topic = self._cluster.topic(name)
         if topic is not None:
             return topic
-        if isinstance(outcome, Refused) and outcome.reason != Reason.TOPIC_ALREADY_EXISTS:
-            return outcome
         return Refused(Reason.LEADER_NOT_AVAILABLE, f"Topic '{name}' is being made.")
 
     async def _create(self, wanted: Sequence[NewTopic]) -> dict[str, Outcome]:
         task = asyncio.current_task()
         try:
-            return await self._create_and_make(wanted)
+            outcomes, offset = await self._cluster.create_topics(
+                wanted, abandoned=self._still_abandoned()
+            )
+            return await self._made_everywhere(outcomes, {}, offset)
         finally:
             for new in wanted:
                 if self._creating.get(new.name) is task:
                     del self._creating[new.name]
 
-    async def _create_and_make(self, wanted: Sequence[NewTopic]) -> dict[str, Outcome]:
-        abandoned = frozenset(self._abandoned)
-        outcomes = await self._cluster.create_topics(wanted, abandoned=abandoned)
-        self._forget_abandoned(abandoned)
-        topics = [outcome for outcome in outcomes.values() if isinstance(outcome, Topic)]
-        return {**outcomes, **await self._make_or_withdraw(topics)}
-
-    def _forget_abandoned(self, abandoned: Iterable[TopicId]) -> None:
-        for topic_id in abandoned:
-            if topic_id in self._abandoned:
-                self._abandoned.discard(topic_id)
-                self._start(self._remove(topic_id))
+    def _still_abandoned(self) -> frozenset[TopicId]:
+        """Without those that were made or taken back after all."""
+        self._abandoned = {
+            topic_id
+            for topic_id in self._abandoned
+            if self._cluster.topic_by_id(topic_id) is not None
+            and self._replicas.failure(topic_id) is not None
+        }
+        return frozenset(self._abandoned)
 
     # Growing
 
@@ -225,65 +225,58 @@ class Topics:
     ) -> dict[str, Outcome]:
         """One outcome per name; the new partitions are in use when this returns."""
         if validate_only:
-            return await self._cluster.grow_topics(wanted, validate_only=True)
+            outcomes, _ = await self._cluster.grow_topics(wanted, validate_only=True)
+            return outcomes
         return await asyncio.shield(self._start(self._grow(wanted)))
 
     async def _grow(self, wanted: Sequence[Growth]) -> dict[str, Outcome]:
-        async with self._growing:
-            outcomes = await self._cluster.grow_topics(wanted)
-            topics = [outcome for outcome in outcomes.values() if isinstance(outcome, Topic)]
-            return {**outcomes, **await self._make_or_withdraw(topics)}
+        grown: dict[str, Grown] = {}
+        outcomes, offset = await self._cluster.grow_topics(wanted, grown=grown)
+        first = {name: each.first for name, each in grown.items()}
+        return await self._made_everywhere(outcomes, first, offset)
 
-    # Making what the first commit announced
+    # Waiting until a change is carried out
 
-    async def _make_or_withdraw(self, topics: Sequence[Topic]) -> dict[str, Outcome]:
-        """The refusals, by name, of topics that could not be made; those are taken back."""
-        failed = await self._make(topics)
-        if failed:
-            await self._withdraw([topic for topic, _ in failed])
-        return {topic.name: refused for topic, refused in failed}
-
-    async def _make(self, topics: Sequence[Topic]) -> list[tuple[Topic, Refused]]:
-        """Makes the missing partitions and commits that they exist; answers what failed."""
+    async def _made_everywhere(
+        self, outcomes: dict[str, Outcome], first: Mapping[str, int], offset: Offset
+    ) -> dict[str, Outcome]:
+        """The outcomes, once the new partitions, from `first` of each topic on, are in use."""
+        topics = [outcome for outcome in outcomes.values() if isinstance(outcome, Topic)]
         if not topics:
-            return []
-        refusals = await asyncio.gather(*(self._make_one(topic) for topic in topics))
-        pairs = list(zip(topics, refusals, strict=True))
-        made = [topic for topic, refused in pairs if refused is None]
-        failed = [(topic, refused) for topic, refused in pairs if refused is not None]
-        try:
-            await self._cluster.mark_ready(made)
-        except Refused as refused:
-            return [*failed, *((topic, refused) for topic in made)]
+            return outcomes
+        await self._replicas.settled(topic.topic_id for topic in topics)
+        failed = self._failed_here(topics, first)
+        if failed:
+            await self._take_back(failed, first)
+        made = [topic for topic in topics if topic.name not in failed]
+        await self._cluster.known_everywhere(offset, EVERYWHERE_TIMEOUT_S)
+        new = [key for topic in made for key in topic.partition_ids(first.get(topic.name, 0))]
+        await self._leaders.wait(new, LEADERS_TIMEOUT_S)
+        return {**outcomes, **{name: refused for name, (_, refused) in failed.items()}}
+
+    def _failed_here(
+        self, topics: Sequence[Topic], first: Mapping[str, int]
+    ) -> dict[str, tuple[Topic, Refused]]:
+        """Topics that nobody holds, because only this node could and its disk refused."""
+        failed: dict[str, tuple[Topic, Refused]] = {}
+        for topic in topics:
+            refused = self._replicas.failure(topic.topic_id)
+            new = topic.assignments[first.get(topic.name, 0) :]
+            own = (self._cluster.broker_id,)
+            if refused is not None and any(each.hosts == own for each in new):
+                failed[topic.name] = topic, refused
         return failed
 
-    async def _make_one(self, topic: Topic) -> Refused | None:
-        config = self._cluster.config_for(topic.configs)
-        missing = [
-            index for index in range(topic.ready, topic.partitions) if not self._has(topic, index)
-        ]
+    async def _take_back(
+        self, failed: Mapping[str, tuple[Topic, Refused]], first: Mapping[str, int]
+    ) -> None:
+        unmade = [(topic, first.get(topic.name, 0)) for topic, _ in failed.values()]
         try:
-            await self._partitions.create(topic.name, topic.topic_id, missing, config)
+            await self._cluster.withdraw(unmade)
         except Refused as refused:
-            return refused
-        return None
-
-    def _has(self, topic: Topic, index: int) -> bool:
-        try:
-            self._partitions.get_by_id(topic.topic_id, index)
-        except Refused:
-            return False
-        return True
-
-    async def _withdraw(self, topics: Sequence[Topic]) -> None:
-        new = [topic.topic_id for topic in topics if topic.ready == 0]
-        try:
-            await self._cluster.withdraw(topics)
-        except Refused as refused:
-            logger.warning("unfinished topics can't be taken back yet: %s", refused.detail)
-            self._abandoned.update(new)
-        for topic_id in new:
-            self._start(self._remove(topic_id))
+            logger.warning("topics without replicas can't be taken back: %s", refused.detail)
+            self._abandoned.update(topic.topic_id for topic, start in unmade if start == 0)
+        await self._replicas.settled(topic.topic_id for topic, _ in unmade)
 
     # Deleting
 
@@ -291,31 +284,17 @@ class Topics:
         """One outcome per choice; the files go in the background."""
         if not self._cluster.bool_setting("delete.topic.enable"):
             raise Refused(Reason.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
-        async with self._growing:
-            return await self._cluster.delete_topics(chosen)
+        return await asyncio.shield(self._start(self._delete(chosen)))
 
-    async def _remove(self, topic_id: TopicId) -> None:
-        """Replicas and files of a topic that is gone."""
-        try:
-            await self._partitions.delete(topic_id)
-            # Again for what never became a replica.
-            await self._in_worker(lambda: self._directory.remove_topic(topic_id))
-            await self._cluster.files_removed(topic_id)
-        except (OSError, Refused) as error:
-            logger.warning("files of topic %s are left for the next start: %s", topic_id, error)
+    async def _delete(self, chosen: Sequence[TopicName | TopicId]) -> list[Outcome]:
+        outcomes, offset = await self._cluster.delete_topics(chosen)
+        topics = [outcome for outcome in outcomes if isinstance(outcome, Topic)]
+        if topics:
+            await self._replicas.settled(topic.topic_id for topic in topics)
+            await self._cluster.known_everywhere(offset, EVERYWHERE_TIMEOUT_S)
+        return outcomes
 
-    # Following the metadata
-
-    def _changed(self, change: Change) -> None:
-        match change:
-            case TopicDeleted(topic=topic):
-                self._start(self._remove(topic.topic_id))
-            case ConfigChanged(topic=topic, config=config):
-                self._partitions.set_config(topic.name, config)
-            case TopicCreated(topic=topic) | PartitionsAdded(topic=topic):
-                # Settings may have changed while the partitions were being made.
-                config = self._cluster.config_for(topic.configs)
-                self._partitions.set_config(topic.name, config)
+    # Inside
 
     def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work)

@@ -1,19 +1,28 @@
 """Partitions and directories without a disk: what lies on it outlives the objects that use it."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
-from types import SimpleNamespace
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from penstock.broker.topics import Topics
 from penstock.cluster.coordinator import Cluster
 from penstock.model.errors import Reason, Refused
-from penstock.model.ids import PartitionIndex, TopicId, TopicName, TopicPartition
+from penstock.model.ids import (
+    PartitionId,
+    PartitionIndex,
+    ReplicaId,
+    Term,
+    TopicId,
+    TopicName,
+    TopicPartition,
+)
 from penstock.model.topic_config import TopicConfig
-from tests.unit.cluster.fakes import FakeHost, make_cluster
+from penstock.replication.leaders import LeaderInfo
+from tests.unit.cluster.fakes import FakeExchange, FakeNode, Group, start_node
 
 
 @dataclass
@@ -26,18 +35,42 @@ class Disk:
     room: int = 10**9
 
 
+class FakeReplica:
+    def __init__(self, partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> None:
+        self.partition = partition
+        self.topic_id = topic_id
+        self.key = PartitionId(topic_id, partition.partition)
+        self.config = config
+        self.term = 7
+        self.leader: ReplicaId | None = None
+        self.is_leader = True
+        self.is_settled = True
+        self.is_reconciled = True
+        self.stopped_because: Exception | None = None
+        self.size_bytes = 100 + partition.partition
+        self.wanted: list[ReplicaId] = []
+        self.transfers: list[int] = []
+
+    def set_wanted(self, voters: Sequence[ReplicaId], learners: Sequence[ReplicaId] = ()) -> None:
+        self.wanted = list(voters)
+
+    def transfer(self, node: int) -> None:
+        self.transfers.append(node)
+
+
 class FakePartitions:
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, exchange: FakeExchange, node: int) -> None:
         self.disk = disk
-        self.replicas: dict[TopicId, dict[int, Any]] = {}
+        self.replicas: dict[TopicId, dict[int, FakeReplica]] = {}
         self._being_made: set[tuple[TopicId, int]] = set()
+        self._exchange = exchange
+        self._node = node
         # Called with the name of the topic before its partitions are made, to interfere.
         self.before_create: Callable[[str], None] = lambda name: None
 
     def get(self, topic: str, partition: int) -> Any:
-        for replicas in self.replicas.values():
-            replica = replicas.get(partition)
-            if replica is not None and replica.partition.topic == topic:
+        for replica in self.all():
+            if replica.partition == (topic, partition):
                 return replica
         raise Refused(Reason.UNKNOWN_TOPIC_OR_PARTITION)
 
@@ -47,14 +80,26 @@ class FakePartitions:
         except KeyError:
             raise Refused(Reason.UNKNOWN_TOPIC_ID) from None
 
+    def find(self, key: PartitionId) -> Any:
+        return self.replicas.get(key.topic_id, {}).get(key.partition)
+
+    def of_topic(self, topic_id: TopicId) -> dict[int, Any]:
+        return dict(self.replicas.get(topic_id, {}))
+
     def all(self) -> list[Any]:
         return [replica for replicas in self.replicas.values() for replica in replicas.values()]
 
     async def create(
-        self, topic: TopicName, topic_id: TopicId, partitions: Iterable[int], config: TopicConfig
+        self,
+        topic: TopicName,
+        topic_id: TopicId,
+        partitions: Iterable[int],
+        config: TopicConfig,
+        founders: Mapping[int, Sequence[ReplicaId]],
     ) -> None:
         self.before_create(topic)
         wanted = list(partitions)
+        assert set(founders) == set(wanted)
         made = {(topic_id, partition) for partition in wanted}
         assert not made & self._being_made, "two would write to one log"
         self._being_made |= made
@@ -66,6 +111,8 @@ class FakePartitions:
 
     async def _make(self, topic_id: TopicId, partitions: list[int]) -> None:
         for partition in partitions:
+            if (topic_id, partition) in self.disk.directories:
+                continue
             if self.disk.room == 0:
                 raise Refused(Reason.STORAGE_ERROR, "no space left on device")
             self.disk.room -= 1
@@ -74,35 +121,48 @@ class FakePartitions:
             await asyncio.sleep(0.001)
 
     async def open(
-        self, topic: TopicName, topic_id: TopicId, partitions: Iterable[int], config: TopicConfig
+        self,
+        topic: TopicName,
+        topic_id: TopicId,
+        partitions: Iterable[int],
+        config: TopicConfig,
+        founders: Mapping[int, Sequence[ReplicaId]],
     ) -> None:
+        """What was never made is made now, as the store does it."""
         wanted = list(partitions)
+        await self._make(topic_id, wanted)
         self._add(topic, topic_id, wanted, config)
-        for partition in wanted:
-            if (topic_id, partition) not in self.disk.directories:
-                self.replicas[topic_id][partition].stopped_because = OSError("directory is lost")
 
-    async def delete(self, topic_id: TopicId) -> None:
-        if self.replicas.pop(topic_id, None) is not None:
-            FakeDirectories(self.disk).remove_topic(topic_id)
+    async def retire_topic(self, topic_id: TopicId) -> None:
+        self.replicas.pop(topic_id, None)
 
-    def set_config(self, topic: TopicName, config: TopicConfig) -> None:
-        for replica in self.all():
-            if replica.partition.topic == topic:
-                replica.config = config
+    async def remove_topic_files(self, topic_id: TopicId) -> None:
+        assert topic_id not in self.replicas
+        kept = {each for each in self.disk.directories if each[0] != topic_id}
+        self.disk.directories.clear()
+        self.disk.directories.update(kept)
+
+    async def remove_files(self, key: PartitionId) -> None:
+        self.disk.directories.discard(key)
+
+    async def remove(self, topic_id: TopicId, partitions: Iterable[int]) -> None:
+        for partition in partitions:
+            del self.replicas[topic_id][partition]
+            self.disk.directories.discard((topic_id, partition))
+
+    def set_config(self, topic_id: TopicId, config: TopicConfig) -> None:
+        for replica in self.replicas.get(topic_id, {}).values():
+            replica.config = config
 
     def _add(
         self, topic: TopicName, topic_id: TopicId, partitions: list[int], config: TopicConfig
     ) -> None:
-        for partition in partitions:
-            self.replicas.setdefault(topic_id, {})[partition] = SimpleNamespace(
-                partition=TopicPartition(topic, PartitionIndex(partition)),
-                topic_id=topic_id,
-                term=7,
-                config=config,
-                stopped_because=None,
-                size_bytes=100 + partition,
-            )
+        for index in partitions:
+            partition = TopicPartition(topic, PartitionIndex(index))
+            replica = FakeReplica(partition, topic_id, config)
+            self.replicas.setdefault(topic_id, {})[index] = replica
+            leader = LeaderInfo(Term(replica.term), self._exchange.own, (self._exchange.own,))
+            self._exchange.announce(replica.key, leader)
 
 
 class FakeDirectories:
@@ -112,10 +172,12 @@ class FakeDirectories:
     def list_topic_directories(self) -> list[TopicId]:
         return [TopicId(topic_id) for topic_id in {each[0] for each in self._disk.directories}]
 
-    def remove_topic(self, topic_id: TopicId) -> None:
-        kept = {each for each in self._disk.directories if each[0] != topic_id}
-        self._disk.directories.clear()
-        self._disk.directories.update(kept)
+    def log_directories(self) -> list[Path]:
+        topics = Path("topics")
+        return [
+            Path("metadata"),
+            *(topics / each.hex / str(i) for each, i in self._disk.directories),
+        ]
 
 
 class AtOnce(Executor):
@@ -130,35 +192,63 @@ class AtOnce(Executor):
         return done
 
 
+class InstantClock:
+    def now_ms(self) -> int:
+        return 0
+
+    def monotonic(self) -> float:
+        return 0.0
+
+
 @dataclass
 class Node:
     """A started node on a disk; a new one on the same disk is what comes after a crash."""
 
     disk: Disk
-    host: FakeHost
+    # What all nodes of the cluster share; the name of the log's host when there is only one node.
+    host: Group
+    metadata: FakeNode
     cluster: Cluster
     partitions: FakePartitions
     topics: Topics
+    exchange: FakeExchange
 
     @classmethod
-    async def start(cls, disk: Disk, *, retry_s: float = 0.001, **settings: str) -> "Node":
-        host = FakeHost()
-        host.log = disk.log
-        cluster = make_cluster(host, **settings)
-        await cluster.load()
-        partitions = FakePartitions(disk)
+    async def start(cls, disk: Disk, **more: Any) -> "Node":
+        return await cls.join(Group(disk.log), 0, disk, **more)
+
+    @classmethod
+    async def join(
+        cls,
+        group: Group,
+        number: int,
+        disk: Disk,
+        *,
+        retry_s: float = 0.001,
+        registers: bool = True,
+        **settings: str,
+    ) -> "Node":
+        """One of several nodes, each with a disk of its own."""
+        metadata = await start_node(group, number, registers=registers, **settings)
+        partitions = FakePartitions(disk, metadata.exchange, number)
         topics = Topics(
-            cluster=cluster,
+            cluster=metadata.cluster,
             partitions=partitions,  # type: ignore[arg-type]
+            exchange=metadata.exchange,  # type: ignore[arg-type]
             directory=FakeDirectories(disk),
             executor=AtOnce(),
+            clock=InstantClock(),
             retry_s=retry_s,
         )
         await topics.open_all()
-        return cls(disk, host, cluster, partitions, topics)
+        await topics.remove_strays()
+        return cls(disk, group, metadata, metadata.cluster, partitions, topics, metadata.exchange)
 
     def served(self) -> dict[str, int]:
-        """Every topic that clients see, with its number of partitions, all of them running."""
-        for topic in self.cluster.topics():
-            assert all(view.leader == 0 for view in self.topics.describe(topic))
+        """Every topic that clients see, with its number of partitions."""
         return {topic.name: topic.partitions for topic in self.cluster.topics()}
+
+    def running(self) -> dict[str, int]:
+        """Every topic with a replica here, and how many there are."""
+        names = [replica.partition.topic for replica in self.partitions.all()]
+        return {name: names.count(name) for name in dict.fromkeys(names)}

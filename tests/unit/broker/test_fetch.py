@@ -19,17 +19,16 @@ from penstock.broker.fetch_sessions import (
 )
 from penstock.model.errors import Reason, Refused
 from penstock.model.file_ranges import FileRange
-from penstock.model.ids import NO_TOPIC_ID, TopicId, TopicName
+from penstock.model.ids import NO_TOPIC_ID, Offset, TopicId, TopicName
 from penstock.model.limits import Limits
 from penstock.model.topic_config import TopicConfig
 from penstock.replication.replica import Replica
+from tests.unit.broker.partition_rig import Node, running
 from tests.unit.replication.rig import (
     TOPIC,
     TOPIC_ID,
-    Node,
     batch,
     run,
-    running,
     values_of,
 )
 
@@ -147,7 +146,7 @@ def test_errors_are_told_per_partition(tmp_path: Path) -> None:
 def test_an_answer_is_bounded_but_always_brings_at_least_one_batch(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as node:
-            await node.partitions.create(TOPIC, TOPIC_ID, range(3), TopicConfig())
+            await node.create(TOPIC, TOPIC_ID, range(3), TopicConfig())
             for replica in node.partitions.all():
                 await write(replica, b"x" * 1_000, b"y" * 1_000)
             consumer = Consumer(node)
@@ -168,7 +167,7 @@ def test_an_answer_is_bounded_but_always_brings_at_least_one_batch(tmp_path: Pat
 def test_a_long_poll_ends_when_there_is_enough(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as node:
-            await node.partitions.create(TOPIC, TOPIC_ID, range(2), TopicConfig())
+            await node.create(TOPIC, TOPIC_ID, range(2), TopicConfig())
             one, two = node.partitions.all()
             consumer = Consumer(node)
             poll = consumer.ask(wanted(), wanted(0, 1), wait_ms_max=60_000)
@@ -256,7 +255,7 @@ def test_a_long_poll_hears_of_a_deleted_topic(tmp_path: Path) -> None:
             await node.replica()
             poll = Consumer(node).ask(wanted(), wait_ms_max=60_000)
             assert isinstance(poll, asyncio.Future)
-            await node.partitions.delete(TOPIC_ID)
+            await node.partitions.retire_topic(TOPIC_ID)
             assert contents(await poll) == [Reason.UNKNOWN_TOPIC_OR_PARTITION]
 
     run(scenario)
@@ -280,7 +279,7 @@ def test_unknown_partitions_do_not_end_the_wait_for_known_ones(tmp_path: Path) -
 def test_a_session_goes_on_with_what_is_new(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as node:
-            await node.partitions.create(TOPIC, TOPIC_ID, range(2), TopicConfig())
+            await node.create(TOPIC, TOPIC_ID, range(2), TopicConfig())
             one, two = node.partitions.all()
             await write(one, b"a")
             consumer = Consumer(node)
@@ -393,7 +392,7 @@ def test_no_file_stays_pinned_after_all_kinds_of_fetches(tmp_path: Path) -> None
 
     async def scenario() -> None:
         async with running(tmp_path) as node:
-            await node.partitions.create(TOPIC, TOPIC_ID, range(2), TopicConfig(segment_bytes=500))
+            await node.create(TOPIC, TOPIC_ID, range(2), TopicConfig(segment_bytes=500))
             one, two = node.partitions.all()
             await write(one, *(b"x" * 200 for _ in range(6)))
             consumer = Consumer(node)
@@ -423,12 +422,12 @@ def test_a_lost_index_is_built_away_from_the_loop(tmp_path: Path) -> None:
 
     async def fill() -> None:
         async with running(tmp_path) as node:
-            await node.partitions.create(TOPIC, TOPIC_ID, range(1), config)
+            await node.create(TOPIC, TOPIC_ID, range(1), config)
             await write(node.partitions.get(TOPIC, 0), *(b"%d" % n * 50 for n in range(9)))
 
     async def scenario() -> None:
         async with running(tmp_path) as node:
-            await node.partitions.open(TOPIC, TOPIC_ID, range(1), config)
+            await node.create(TOPIC, TOPIC_ID, range(1), config)
             replica = node.partitions.get(TOPIC, 0)
             assert replica.needs_index(0)
             consumer = Consumer(node)
@@ -458,7 +457,7 @@ def test_a_bug_after_an_index_was_loaded_reaches_the_caller(
 
     async def fill() -> None:
         async with running(tmp_path) as node:
-            await node.partitions.create(TOPIC, TOPIC_ID, range(1), config)
+            await node.create(TOPIC, TOPIC_ID, range(1), config)
             await write(node.partitions.get(TOPIC, 0), *(b"x" * 200 for _ in range(6)))
 
     def fail(*_: object) -> None:
@@ -466,7 +465,7 @@ def test_a_bug_after_an_index_was_loaded_reaches_the_caller(
 
     async def scenario() -> None:
         async with running(tmp_path) as node:
-            await node.partitions.open(TOPIC, TOPIC_ID, range(1), config)
+            await node.create(TOPIC, TOPIC_ID, range(1), config)
             assert node.partitions.get(TOPIC, 0).needs_index(0)
             consumer = Consumer(node)
             monkeypatch.setattr(consumer.fetch, "read", fail)
@@ -476,4 +475,60 @@ def test_a_bug_after_an_index_was_loaded_reaches_the_caller(
                 await asyncio.wait_for(answer, 5)
 
     run(fill)
+    run(scenario)
+
+
+def test_a_new_leader_shows_nothing_that_it_is_not_sure_of(tmp_path: Path) -> None:
+    """Between its high watermark and the end of its log may lie what consumers have read already:
+    no error, no record, no truncation, and no high watermark that goes back for them."""
+
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            replica = await node.replica()
+            await write(replica, b"a", b"b", b"c")
+            await replica.committed()
+            replica.is_settled = False
+            replica.high_watermark = Offset(1)
+            consumer = Consumer(node)
+            for offset in (1, 2, 3):
+                answer = await consumer.get(wanted(offset, last_fetched_term=replica.term))
+                (fetched,) = answer.partitions
+                assert (fetched.reason, fetched.records, fetched.diverging) == (None, None, None)
+                assert fetched.high_watermark == offset
+            answer = await consumer.get(wanted(0))
+            assert answer.partitions[0].high_watermark == 1
+            assert contents(answer) == [[b"a"]]
+            assert contents(await consumer.get(wanted(4))) == [Reason.OFFSET_OUT_OF_RANGE]
+
+    run(scenario)
+
+
+def test_a_long_poll_ends_when_the_office_is_lost(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            replica = await node.replica()
+            waiting = Consumer(node).ask(wanted(0), wait_ms_max=60_000)
+            assert isinstance(waiting, asyncio.Future)
+            await asyncio.sleep(0)
+            replica.is_leader = replica.is_settled = False
+            replica._watches.notify()
+            assert contents(await waiting) == [Reason.NOT_LEADER_OR_FOLLOWER]
+
+    run(scenario)
+
+
+def test_a_follower_answers_no_consumer(tmp_path: Path) -> None:
+    """Not even when there is no room left for its records, nor with a truncation."""
+
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            await node.create(TOPIC, TOPIC_ID, range(2), TopicConfig())
+            one, two = node.partitions.all()
+            await write(one, b"a")
+            await one.committed()
+            two.is_leader = two.is_settled = False
+            asked = (wanted(0), wanted(9, partition=1, last_fetched_term=0))
+            answer = await Consumer(node).get(*asked, bytes_max=1)
+            assert contents(answer) == [[b"a"], Reason.NOT_LEADER_OR_FOLLOWER]
+
     run(scenario)

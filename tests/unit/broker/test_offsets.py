@@ -7,7 +7,15 @@ import pytest
 from penstock.broker.offsets import Offsets, Position
 from penstock.model.errors import Reason, Refused
 from penstock.model.topic_config import TopicConfig
-from tests.unit.replication.rig import START_MS, TOPIC, batch, run, running
+from tests.unit.broker.lone_leaderships import lone_leaderships
+from tests.unit.broker.partition_rig import running
+from tests.unit.replication.rig import (
+    START_MS,
+    TOPIC,
+    TOPIC_ID,
+    batch,
+    run,
+)
 
 
 def test_positions_by_name_by_time_and_by_term(tmp_path: Path) -> None:
@@ -17,7 +25,7 @@ def test_positions_by_name_by_time_and_by_term(tmp_path: Path) -> None:
             for number in range(4):
                 replica.append(batch(b"x", timestamp_ms=START_MS + number))
             await replica.committed()
-            offsets = Offsets(partitions=node.partitions)
+            offsets = Offsets(leaderships=lone_leaderships(node.partitions))
             assert (await offsets.find(TOPIC, 0, Position.LATEST)).offset == 4
             assert (await offsets.find(TOPIC, 0, START_MS + 2, term=replica.term)).offset == 2
             assert offsets.end_of_term(TOPIC, 0, replica.term) == (replica.term, 4)
@@ -35,7 +43,7 @@ def test_the_oldest_clients_get_a_list_of_offsets(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as node:
             replica = await node.replica()
-            offsets = Offsets(partitions=node.partitions)
+            offsets = Offsets(leaderships=lone_leaderships(node.partitions))
             assert await offsets.find_several(TOPIC, 0, Position.LATEST, 5) == [0]
             for number in range(4):
                 replica.append(batch(b"x", timestamp_ms=START_MS + number))
@@ -55,11 +63,52 @@ def test_records_of_a_compacted_topic_are_not_deleted_by_offset(tmp_path: Path) 
             replica = await node.replica(TopicConfig(cleanup_compact=True, cleanup_delete=False))
             replica.append(batch(b"x"))
             await replica.committed()
-            offsets = Offsets(partitions=node.partitions)
+            offsets = Offsets(leaderships=lone_leaderships(node.partitions))
             with pytest.raises(Refused) as caught:
                 await offsets.delete_before(TOPIC, 0, -1)
             assert caught.value.reason is Reason.POLICY_VIOLATION
-            node.partitions.set_config(TOPIC, TopicConfig())
+            node.partitions.set_config(TOPIC_ID, TopicConfig())
             assert await offsets.delete_before(TOPIC, 0, -1) == 1
+
+    run(scenario)
+
+
+def test_a_new_leader_knows_its_start_but_not_its_end(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            replica = await node.replica()
+            replica.append(batch(b"x", timestamp_ms=START_MS))
+            await replica.committed()
+            replica.is_settled = False
+            offsets = Offsets(leaderships=lone_leaderships(node.partitions))
+            assert (await offsets.find(TOPIC, 0, Position.EARLIEST)).offset == 0
+            for position in (Position.LATEST, Position.MAX_TIMESTAMP, START_MS + 1):
+                with pytest.raises(Refused) as caught:
+                    await offsets.find(TOPIC, 0, position)
+                assert caught.value.reason is Reason.OFFSET_NOT_AVAILABLE
+            with pytest.raises(Refused) as caught:
+                await offsets.find_several(TOPIC, 0, Position.LATEST, 1)
+            assert caught.value.reason is Reason.OFFSET_NOT_AVAILABLE
+
+    run(scenario)
+
+
+def test_only_the_leader_knows_positions(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            replica = await node.replica()
+            replica.is_leader = replica.is_settled = False
+            offsets = Offsets(leaderships=lone_leaderships(node.partitions))
+            for question in (
+                offsets.find(TOPIC, 0, Position.EARLIEST),
+                offsets.find_several(TOPIC, 0, Position.EARLIEST, 1),
+                offsets.delete_before(TOPIC, 0, 0),
+            ):
+                with pytest.raises(Refused) as caught:
+                    await question
+                assert caught.value.reason is Reason.NOT_LEADER_OR_FOLLOWER
+            with pytest.raises(Refused) as caught:
+                offsets.end_of_term(TOPIC, 0, 0)
+            assert caught.value.reason is Reason.NOT_LEADER_OR_FOLLOWER
 
     run(scenario)

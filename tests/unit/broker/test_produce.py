@@ -17,15 +17,14 @@ from penstock.records.compression import Codec
 from penstock.records.legacy import build_message
 from penstock.records.record import Record
 from penstock.replication.commit import Commit
+from tests.unit.broker.partition_rig import Node, running
 from tests.unit.replication.rig import (
     START_MS,
     TOPIC,
     TOPIC_ID,
-    Node,
     batch,
     read_values,
     run,
-    running,
 )
 
 
@@ -60,7 +59,7 @@ def outcome_of(
 def test_it_is_answered_when_every_partition_is_safe(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as node:
-            await node.partitions.create(TOPIC, TOPIC_ID, range(2), TopicConfig())
+            await node.create(TOPIC, TOPIC_ID, range(2), TopicConfig())
             produce = produce_on(node)
             commits = [append(produce, 0, b"a"), append(produce, 1, b"b")]
             assert await outcome_of(produce, commits, 30) == [None, None]
@@ -73,7 +72,7 @@ def test_it_is_answered_when_every_partition_is_safe(tmp_path: Path) -> None:
 def test_each_partition_has_its_own_outcome(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as node:
-            await node.partitions.create(TOPIC, TOPIC_ID, range(2), TopicConfig())
+            await node.create(TOPIC, TOPIC_ID, range(2), TopicConfig())
             produce = produce_on(node)
             first = append(produce, 0, b"a")
             await first
@@ -128,7 +127,7 @@ def test_internal_topics_are_not_for_clients(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as node:
             name = TopicName("__consumer_offsets")
-            await node.partitions.create(name, TOPIC_ID, [0], TopicConfig())
+            await node.create(name, TOPIC_ID, [0], TopicConfig())
             produce = produce_on(node)
             assert refusal(lambda: produce.append(name, NO_TOPIC_ID, 0, batch(b"a"))) is (
                 Reason.INVALID_TOPIC

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from penstock.broker.upkeep import CHECK_INTERVAL, CLEANER_ENABLED, PRODUCER_EXPIRY, Upkeep
 from penstock.model.topic_config import TopicConfig
-from tests.unit.replication.rig import TOPIC, TOPIC_ID, Node, batch, read_values, run, running
+from tests.unit.broker.partition_rig import Node, running
+from tests.unit.replication.rig import TOPIC, TOPIC_ID, batch, read_values, run
 
 
 class Settings:
@@ -38,7 +39,7 @@ def test_old_segments_go_by_themselves(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as node:
             config = TopicConfig(segment_bytes=200, retention_bytes=400)
-            await node.partitions.create(TOPIC, TOPIC_ID, range(3), config)
+            await node.create(TOPIC, TOPIC_ID, range(3), config)
             upkeep = upkeep_of(node)
             upkeep.start()
             for replica in node.partitions.all():
@@ -89,7 +90,7 @@ def test_idle_producers_are_forgotten(tmp_path: Path) -> None:
 def test_a_flipped_bit_in_an_old_segment_stops_its_partition_alone(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as node:
-            await node.partitions.create(TOPIC, TOPIC_ID, range(2), TopicConfig(segment_bytes=200))
+            await node.create(TOPIC, TOPIC_ID, range(2), TopicConfig(segment_bytes=200))
             damaged, sound = node.partitions.all()
             for replica in (damaged, sound):
                 for _ in range(6):

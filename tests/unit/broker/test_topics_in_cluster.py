@@ -1,0 +1,185 @@
+"""Topics over several brokers: each makes its own replicas, and the answer waits for all."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from penstock.broker.topics import Growth, NewTopic, Topic
+from penstock.cluster.reassignment_decisions import Ended, Move
+from penstock.cluster.records import BrokerRemoved, BrokerStored
+from penstock.model.ids import BrokerId, Offset, TopicName
+from tests.unit.broker.fake_disk import Disk, Node
+from tests.unit.cluster.fakes import Group, broker
+
+Nodes = list[Node]
+
+
+def run(test: Callable[[Nodes], Awaitable[None]], nodes: int = 3) -> None:
+    async def body() -> None:
+        group = Group()
+        started = [await Node.join(group, number, Disk()) for number in range(nodes)]
+        await test(started)
+        for node in started:
+            await node.topics.close()
+
+    asyncio.run(body())
+
+
+def new(name: str, partitions: int = 1, factor: int = -1) -> NewTopic:
+    return NewTopic(name=name, partitions=partitions, configs={}, replication_factor=factor)
+
+
+def reported(nodes: Nodes) -> list[int]:
+    return [node.exchange.reported[-1] for node in nodes]
+
+
+async def settled() -> None:
+    await asyncio.sleep(0.02)
+
+
+def test_each_broker_makes_the_replicas_that_belong_to_it() -> None:
+    async def test(nodes: Nodes) -> None:
+        await nodes[1].topics.create([new("all", 2), new("one", 3, factor=1)])
+        await settled()
+        assert [node.running()["all"] for node in nodes] == [2, 2, 2]
+        assert [node.running()["one"] for node in nodes] == [1, 1, 1]
+        founders = [broker(number).replica_id for number in range(3)]
+        assert sorted(nodes[0].partitions.get("all", 0).wanted) == founders
+
+    run(test)
+
+
+def test_the_answer_waits_for_the_others_and_for_leaders() -> None:
+    async def test(nodes: Nodes) -> None:
+        outcomes = await nodes[1].topics.create([new("t", 2)])
+        assert isinstance(outcomes["t"], Topic)
+        assert reported(nodes) == [len(nodes[1].host.log)] * 3
+        assert all(
+            nodes[1].exchange.leaders.get(key) is not None for key in outcomes["t"].partition_ids()
+        )
+        await nodes[1].topics.grow([Growth(name="t", partitions=3)])
+        assert reported(nodes) == [len(nodes[1].host.log)] * 3
+        assert [node.running() for node in nodes] == [{"t": 3}] * 3
+        await nodes[1].topics.delete([TopicName("t")])
+        assert reported(nodes) == [len(nodes[1].host.log)] * 3
+        assert [node.running() for node in nodes] == [{}] * 3
+
+    run(test)
+
+
+def test_a_node_that_is_no_broker_is_not_waited_for() -> None:
+    """A removed one still runs, and hears no more."""
+
+    async def test(nodes: Nodes) -> None:
+        nodes[0].host.commit([BrokerRemoved(broker=BrokerId(2))])
+        nodes[2].metadata.feed.is_lagging = True
+        await asyncio.wait_for(nodes[0].topics.create([new("t")]), 1)
+        nodes[1].metadata.feed.is_lagging = True
+        offset = Offset(len(nodes[0].host.log) + 1)
+        assert not await nodes[0].cluster.known_everywhere(offset, 0.01)
+
+    run(test)
+
+
+def test_a_broker_reports_a_change_after_its_replicas_exist() -> None:
+    async def test(nodes: Nodes) -> None:
+        node = nodes[2]
+        seen: list[tuple[int, int]] = []
+        report = node.exchange.set_metadata_applied
+
+        def watch(offset: int) -> None:
+            seen.append((offset, len(node.partitions.all())))
+            report(offset)
+
+        node.exchange.set_metadata_applied = watch  # type: ignore[method-assign]
+        await nodes[0].topics.create([new("t", 4)])
+        await settled()
+        assert seen[-1] == (len(node.host.log), 4)
+        assert node.exchange.reported == sorted(node.exchange.reported)
+
+    run(test)
+
+
+def test_a_full_disk_elsewhere_does_not_take_a_topic_back() -> None:
+    async def test(nodes: Nodes) -> None:
+        nodes[2].disk.room = 0
+        outcomes = await nodes[2].topics.create([new("t", 2)])
+        assert isinstance(outcomes["t"], Topic), "the others hold it"
+        await settled()
+        assert [node.running() for node in nodes] == [{"t": 2}, {"t": 2}, {}]
+        nodes[2].disk.room = 10
+        await settled()
+        assert nodes[2].running() == {"t": 2}
+
+    run(test)
+
+
+def test_a_deleted_topic_is_gone_everywhere() -> None:
+    async def test(nodes: Nodes) -> None:
+        topic = (await nodes[0].topics.create([new("t", 2)]))["t"]
+        assert isinstance(topic, Topic)
+        await nodes[2].topics.delete([topic.topic_id])
+        await settled()
+        assert [node.running() for node in nodes] == [{}, {}, {}]
+        assert [node.disk.directories for node in nodes] == [set(), set(), set()]
+        assert nodes[1].exchange.leaders.get(topic.partition_id(0)) is None
+
+    run(test)
+
+
+def test_a_moved_replica_is_given_up_only_when_the_move_is_over() -> None:
+    async def test(nodes: Nodes) -> None:
+        wanted = NewTopic(name="t", configs={}, assignments=[(0, [0])])
+        await nodes[0].topics.create([wanted])
+        await nodes[1].cluster.move(Move("t", 0, [2]))
+        await settled()
+        assert [node.running() for node in nodes] == [{"t": 1}, {}, {"t": 1}]
+        assert nodes[0].partitions.get("t", 0).wanted == [broker(2).replica_id]
+        topic = nodes[0].cluster.topic("t")
+        assert topic is not None
+        await nodes[2].cluster.end_moves([Ended(topic.partition_id(0), topic.assignments[0])])
+        await settled()
+        assert [node.running() for node in nodes] == [{}, {}, {"t": 1}]
+        assert nodes[0].disk.directories == set()
+
+    run(test)
+
+
+def test_what_a_crash_left_of_a_moved_replica_is_removed() -> None:
+    async def test(nodes: Nodes) -> None:
+        topic = (await nodes[0].topics.create([new("t", 2)]))["t"]
+        assert isinstance(topic, Topic)
+        disk = Disk(directories={(topic.topic_id, 0), (topic.topic_id, 7)})
+        again = await Node.join(nodes[0].host, 2, disk)
+        assert disk.directories == {(topic.topic_id, 0), (topic.topic_id, 1)}
+        await again.topics.close()
+
+    run(test)
+
+
+def test_a_broker_with_another_disk_is_named_to_every_group() -> None:
+    async def test(nodes: Nodes) -> None:
+        await nodes[0].topics.create([new("t")])
+        fresh = broker(2, directory="fresh")
+        nodes[0].host.commit([BrokerStored(broker=fresh)])
+        wanted = nodes[0].partitions.get("t", 0).wanted
+        assert fresh.replica_id in wanted
+        assert broker(2).replica_id not in wanted
+
+    run(test)
+
+
+def test_a_node_that_was_away_makes_and_removes_what_it_missed() -> None:
+    async def test(nodes: Nodes) -> None:
+        await nodes[0].topics.create([new("gone"), new("kept", 2)])
+        await settled()
+        disk, group = nodes[2].disk, nodes[2].host
+        nodes[2].metadata.is_up = False
+        nodes[2].metadata.feed.is_lagging = True
+        await nodes[0].topics.delete([TopicName("gone")])
+        await nodes[0].topics.create([new("new")])
+        again = await Node.join(group, 2, disk)
+        assert again.running() == {"kept": 2, "new": 1}
+        assert len(disk.directories) == 3
+        await again.topics.close()
+
+    run(test)
