@@ -94,13 +94,13 @@ def watch_frames(watch: Watch) -> None:
 async def open_door(node: Node) -> KafkaDoor:
     """Starts the node, and catches the door that it opens on the way."""
     opened: list[KafkaDoor] = []
-    start = KafkaDoor.start
+    bind = KafkaDoor.bind
 
-    async def start_and_tell(self: KafkaDoor, host: str, port: int) -> Endpoint:
+    async def bind_and_tell(self: KafkaDoor, host: str, port: int) -> Endpoint:
         opened.append(self)
-        return await start(self, host, port)
+        return await bind(self, host, port)
 
-    KafkaDoor.start = start_and_tell  # type: ignore[method-assign]
+    KafkaDoor.bind = bind_and_tell  # type: ignore[method-assign]
     await node.start()
     return opened[0]
 

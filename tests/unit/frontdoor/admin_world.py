@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from penstock.broker.configs import Configs
+from penstock.broker.leaderships import Leaderships
 from penstock.broker.log_directories import LogDirectories
 from penstock.broker.topics import NewTopic
 from penstock.frontdoor.kafka.api import Api, Call
@@ -23,6 +24,12 @@ class World:
         self.services: Any = SimpleNamespace(
             cluster=node.cluster,
             partitions=node.partitions,
+            leaderships=Leaderships(
+                cluster=node.cluster,
+                partitions=node.partitions,  # type: ignore[arg-type]
+                leaders=node.exchange.leaders,
+                exchange=node.exchange,
+            ),
             topics=node.topics,
             configs=Configs(cluster=node.cluster),
             log_directories=LogDirectories(
@@ -51,6 +58,12 @@ class World:
         new = NewTopic(name=name, partitions=partitions, configs=named)
         outcome = (await self.node.topics.create([new]))[name]
         assert not isinstance(outcome, Refused)
+
+    def damage(self, topic: str, partition: int) -> None:
+        """What a replica that finds its log damaged does: it stops, and leads no more."""
+        replica = self.node.partitions.get(topic, partition)
+        replica.stopped_because = OSError("damaged")
+        replica.is_leader = replica.is_settled = False
 
 
 def versions_of(api: Api) -> range:

@@ -11,6 +11,7 @@ from penstock.frontdoor.kafka.api import Api, Call
 from penstock.frontdoor.kafka.errors import error_code
 from penstock.frontdoor.kafka.handlers import join_group, sync_group
 from penstock.model.errors import Refused
+from penstock.model.ids import GroupId
 from penstock.protocol.kafka.codec import decode, encode
 from penstock.protocol.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from penstock.protocol.kafka.messages.sync_group import (
@@ -18,16 +19,18 @@ from penstock.protocol.kafka.messages.sync_group import (
     SyncGroupRequestAssignment,
 )
 from tests.unit.groups.driver import subscription
-from tests.unit.groups.node import Node, run
+from tests.unit.lone_node import LoneNode, run
 
 G = "readers"
 SETTINGS = {"group_initial_rebalance_delay_ms": "1", "offsets_topic_num_partitions": "2"}
 
 
 class World:
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: LoneNode) -> None:
         self.node = node
-        self.services: Any = SimpleNamespace(cluster=node.cluster, groups=node.groups)
+        self.services: Any = SimpleNamespace(
+            cluster=node.cluster, groups=node.groups, leaderships=node.services.leaderships
+        )
         self.peer: Any = SimpleNamespace(id=1, peer_host="127.0.0.1", peer_port=1234)
 
     async def ask(self, api: Api, version: int, request: Any) -> Any:
@@ -85,8 +88,10 @@ class World:
 
 def in_world(path: Path, test: Callable[[World], Awaitable[None]], **settings: str) -> None:
     async def body() -> None:
-        node = await Node.start(path, **SETTINGS | settings)
+        node = await LoneNode.start(path, **SETTINGS | settings)
         await node.create("t", "u", partitions=2)
+        # A client's first question, which makes the topic of the coordinators.
+        await node.groups.find_coordinator(GroupId(G))
         try:
             await test(World(node))
         finally:

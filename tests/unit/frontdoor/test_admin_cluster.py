@@ -132,7 +132,7 @@ def test_all_topics_page_by_page() -> None:
 def test_a_page_tells_everything_about_a_partition() -> None:
     async def test(world: World) -> None:
         await world.make("a", 2)
-        world.node.partitions.get("a", 1).stopped_because = OSError("damaged")
+        world.damage("a", 1)
         response = await world.ask(PARTITIONS, 0, page("a"))
         (topic,) = response.topics
         known = world.node.cluster.topic("a")

@@ -35,13 +35,12 @@ def test_all_topics_and_the_cluster_in_every_version() -> None:
         assert (first.replica_nodes, first.isr_nodes) == ([0], [0])
         assert response.cluster_id == ("cluster-of-one" if version >= 2 else None)
         assert response.controller_id == (0 if version >= 1 else -1)
-        assert broker.rack == ("zone" if version >= 1 else None)
         assert first.leader_epoch == (7 if version >= 7 else -1)
         topic = world.node.cluster.topic("a")
         assert topic is not None
         assert response.topics[0].topic_id == (topic.topic_id if version >= 10 else UUID(int=0))
 
-    each_version(API, test, broker_rack="zone")
+    each_version(API, test)
 
 
 def test_an_empty_list_asks_for_no_topic_from_version_1_on() -> None:
@@ -130,10 +129,11 @@ def test_a_full_disk_makes_the_client_ask_again() -> None:
     in_world(test)
 
 
-def test_a_default_replication_factor_that_can_not_be_met_is_told() -> None:
+def test_a_default_replication_factor_that_can_not_be_met_is_lowered() -> None:
     async def test(world: World) -> None:
         response = await world.ask(API, 12, by_name("new"))
-        assert codes(response) == {"new": ErrorCode.INVALID_REPLICATION_FACTOR}
+        assert codes(response) == {"new": 0}
+        assert response.topics[0].partitions[0].replica_nodes == [0]
 
     in_world(test, default_replication_factor="3")
 
@@ -173,7 +173,7 @@ def test_topics_by_id_from_version_12_on() -> None:
 def test_a_damaged_partition_has_no_leader_and_an_offline_replica() -> None:
     async def test(world: World, version: int) -> None:
         await world.make("a", 2)
-        world.node.partitions.get("a", 1).stopped_because = OSError("damaged")
+        world.damage("a", 1)
         response = await world.ask(API, version, by_name("a"))
         healthy, damaged = response.topics[0].partitions
         assert (healthy.error_code, healthy.offline_replicas) == (0, [])

@@ -33,13 +33,13 @@ def test_find_coordinator_of_a_group(tmp_path: Path) -> None:
             request = FindCoordinatorRequest(key=G, coordinator_keys=[G, "", G])
             answer = await world.ask(find_coordinator.API, version, request)
             if version < 4:
-                assert (answer.error_code, answer.node_id) == (ErrorCode.NONE, 0)
+                assert (answer.error_code, answer.node_id) == (ErrorCode.NONE, 1)
                 assert (answer.host, answer.port) == ("localhost", 9092)
             else:
                 first, empty, again = answer.coordinators
                 assert (first.key, first.node_id, first.host, first.port) == (
                     G,
-                    0,
+                    1,
                     "localhost",
                     9092,
                 )

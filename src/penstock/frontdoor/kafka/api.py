@@ -40,6 +40,11 @@ class Peer(Protocol):
         ...
 
     @property
+    def opened_at(self) -> float:
+        """In seconds of the monotonic clock."""
+        ...
+
+    @property
     def peer_host(self) -> str: ...
 
     @property

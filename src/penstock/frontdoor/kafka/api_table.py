@@ -3,6 +3,7 @@
 from penstock.frontdoor.kafka.api import Api
 from penstock.frontdoor.kafka.handlers import (
     alter_configs,
+    alter_partition_reassignments,
     api_versions,
     create_partitions,
     create_topics,
@@ -14,7 +15,9 @@ from penstock.frontdoor.kafka.handlers import (
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_quorum,
     describe_topic_partitions,
+    elect_leaders,
     fetch,
     find_coordinator,
     heartbeat,
@@ -24,6 +27,7 @@ from penstock.frontdoor.kafka.handlers import (
     leave_group,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
     metadata,
     offset_commit,
     offset_delete,
@@ -31,6 +35,7 @@ from penstock.frontdoor.kafka.handlers import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    unregister_broker,
 )
 from penstock.protocol.kafka.api_keys import ApiKey
 
@@ -58,10 +63,15 @@ _MODULES = (
     describe_log_dirs,
     create_partitions,
     delete_groups,
+    elect_leaders,
     incremental_alter_configs,
+    alter_partition_reassignments,
+    list_partition_reassignments,
     offset_delete,
+    describe_quorum,
     describe_cluster,
     describe_producers,
+    unregister_broker,
     describe_topic_partitions,
 )
 

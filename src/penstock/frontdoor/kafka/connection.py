@@ -101,6 +101,7 @@ class KafkaConnection:
         "_services",
         "_watches",
         "id",
+        "opened_at",
         "peer_host",
         "peer_port",
     )
@@ -109,6 +110,7 @@ class KafkaConnection:
         self, connection_id: int, sock: socket.socket, peer: Endpoint, parts: DoorParts
     ) -> None:
         self.id = connection_id
+        self.opened_at = parts.surroundings.clock.monotonic()
         self.peer_host = peer.host
         self.peer_port = peer.port
         self._parts = parts
@@ -153,6 +155,15 @@ class KafkaConnection:
             self._answer_early(call)
         self._send_answered()
         self._link.drain()
+
+    def give_up(self) -> None:
+        """Answers all that still waits, whatever becomes of it: its client has to ask elsewhere."""
+        for call in list(self._line):
+            if call.reply is None:
+                call.reply = self._error_reply(call, ErrorCode.REQUEST_TIMED_OUT)
+                if isinstance(call.future, asyncio.Task):
+                    call.future.cancel()
+        self._send_answered()
 
     def close(self, why: str | None = None) -> None:
         self._link.close(why)

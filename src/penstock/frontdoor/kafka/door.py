@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from penstock.protocol.kafka.api_keys import ApiKey
 
 CHECK_SECONDS_MAX: Final = 3.0
+# How long a drain lets calls end by themselves: with other nodes gone, some never would.
+PATIENCE_SECONDS: Final = 2.0
 # After a drain ran out of time, cancelled calls get this long to clean up.
 _CLEAN_UP_SECONDS: Final = 1.0
 
@@ -70,7 +72,16 @@ class KafkaDoor:
 
     async def start(self, host: str, port: int) -> Endpoint:
         """Listens; raises StartRefused if that can't be. Port 0 picks a free one."""
-        return await self._listener.start(host, port)
+        bound = await self.bind(host, port)
+        self.open()
+        return bound
+
+    async def bind(self, host: str, port: int) -> Endpoint:
+        """Takes the address, so that others can be told of it; nobody is let in before `open`."""
+        return await self._listener.bind(host, port)
+
+    def open(self) -> None:
+        self._listener.listen()
 
     def serve(self, sock: socket.socket, peer: Endpoint) -> None:
         """Takes over a connected socket."""
@@ -99,7 +110,11 @@ class KafkaDoor:
             self._all_closed = asyncio.get_running_loop().create_future()
             for connection in list(self._connections.values()):
                 connection.drain()
-            await asyncio.wait([self._all_closed], timeout=timeout_s)
+            patience_s = min(PATIENCE_SECONDS, timeout_s)
+            await asyncio.wait([self._all_closed], timeout=patience_s)
+            for connection in list(self._connections.values()):
+                connection.give_up()
+            await asyncio.wait([self._all_closed], timeout=timeout_s - patience_s)
         await self._close_all()
         if self._timer is not None:
             self._timer.cancel()

@@ -46,7 +46,7 @@ class ReplyForm:
         self._count = count
 
     def fill(self, appended: Appended) -> Frames:
-        base_offset, append_time_ms, log_start_offset, _ = appended
+        base_offset, append_time_ms, log_start_offset, _, _ = appended
         if self._count == 3:
             numbers = _pack_3(base_offset, append_time_ms, log_start_offset)
         elif self._count == 2:

@@ -4,6 +4,10 @@ from typing import NamedTuple
 
 from penstock.protocol.kafka.api_keys import ApiKey
 from penstock.protocol.kafka.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from penstock.protocol.kafka.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
 from penstock.protocol.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from penstock.protocol.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -36,10 +40,15 @@ from penstock.protocol.kafka.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
 )
+from penstock.protocol.kafka.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+)
 from penstock.protocol.kafka.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
+from penstock.protocol.kafka.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from penstock.protocol.kafka.messages.fetch import FetchRequest, FetchResponse
 from penstock.protocol.kafka.messages.find_coordinator import (
     FindCoordinatorRequest,
@@ -58,6 +67,10 @@ from penstock.protocol.kafka.messages.join_group import JoinGroupRequest, JoinGr
 from penstock.protocol.kafka.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from penstock.protocol.kafka.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from penstock.protocol.kafka.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from penstock.protocol.kafka.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from penstock.protocol.kafka.messages.metadata import MetadataRequest, MetadataResponse
 from penstock.protocol.kafka.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from penstock.protocol.kafka.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
@@ -68,6 +81,10 @@ from penstock.protocol.kafka.messages.offset_for_leader_epoch import (
 )
 from penstock.protocol.kafka.messages.produce import ProduceRequest, ProduceResponse
 from penstock.protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from penstock.protocol.kafka.messages.unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
 
 
 class Exchange(NamedTuple):
@@ -102,12 +119,21 @@ EXCHANGES: dict[ApiKey, Exchange] = {
     ApiKey.DESCRIBE_LOG_DIRS: Exchange(DescribeLogDirsRequest, DescribeLogDirsResponse),
     ApiKey.CREATE_PARTITIONS: Exchange(CreatePartitionsRequest, CreatePartitionsResponse),
     ApiKey.DELETE_GROUPS: Exchange(DeleteGroupsRequest, DeleteGroupsResponse),
+    ApiKey.ELECT_LEADERS: Exchange(ElectLeadersRequest, ElectLeadersResponse),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Exchange(
         IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
     ),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Exchange(
+        AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
+    ),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Exchange(
+        ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
+    ),
     ApiKey.OFFSET_DELETE: Exchange(OffsetDeleteRequest, OffsetDeleteResponse),
+    ApiKey.DESCRIBE_QUORUM: Exchange(DescribeQuorumRequest, DescribeQuorumResponse),
     ApiKey.DESCRIBE_CLUSTER: Exchange(DescribeClusterRequest, DescribeClusterResponse),
     ApiKey.DESCRIBE_PRODUCERS: Exchange(DescribeProducersRequest, DescribeProducersResponse),
+    ApiKey.UNREGISTER_BROKER: Exchange(UnregisterBrokerRequest, UnregisterBrokerResponse),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Exchange(
         DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
     ),

@@ -10,11 +10,11 @@ import pytest
 from penstock.frontdoor.kafka import handlers
 from penstock.frontdoor.kafka.api import Api, Call, Frames
 from penstock.frontdoor.kafka.api_table import APIS
-from penstock.model.endpoint import Endpoint
 from penstock.protocol.kafka.catalogue import EXCHANGES
 from penstock.protocol.kafka.codec import encode
 from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.protocol.kafka.schema import schema_of
+from tests.unit.broker.lone_leaderships import MadeUpCluster, broker
 from tests.wire.samples import sample
 
 
@@ -43,13 +43,8 @@ def test_an_api_can_say_that_all_of_a_request_failed(api: Api) -> None:
 
 
 def error_answer(api: Api, version: int, request: Any) -> Any:
-    cluster = SimpleNamespace(
-        brokers={0: Endpoint("localhost", 9092)},
-        cluster_id="c",
-        controller_id=0,
-        broker_setting=lambda name: "",
-    )
-    services = cast("Any", SimpleNamespace(cluster=cluster))
+    cluster = MadeUpCluster(broker(1))
+    services = cast("Any", SimpleNamespace(cluster=cluster, leaderships=cluster.leaderships))
     call = Call(services, api.key, version, None, cast("Any", SimpleNamespace()), 0.0)
     assert api.error_response is not None
     return api.error_response(call, request, ErrorCode.UNKNOWN_SERVER_ERROR)

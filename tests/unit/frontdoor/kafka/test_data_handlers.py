@@ -67,15 +67,15 @@ from penstock.records.batch import build_batch
 from penstock.records.compression import Codec
 from penstock.records.legacy import build_message
 from penstock.records.record import Record
+from tests.unit.broker.lone_leaderships import lone_leaderships
+from tests.unit.broker.partition_rig import Node, running
 from tests.unit.replication.rig import (
     START_MS,
     TOPIC,
     TOPIC_ID,
-    Node,
     batch,
     read_values,
     run,
-    running,
     values_of,
 )
 
@@ -97,8 +97,9 @@ class Door:
         self.fetch = Fetch(
             partitions=node.partitions, clock=node.clock, limits=node.limits, executor=node.disk
         )
-        self.offsets = Offsets(partitions=node.partitions)
-        self.producers = Producers(partitions=node.partitions, cluster=Ids())
+        self.offsets = Offsets(leaderships=lone_leaderships(node.partitions))
+        self.producers = Producers(leaderships=lone_leaderships(node.partitions), cluster=Ids())
+        self.leaderships = lone_leaderships(node.partitions)
         self._clock = node.clock
 
     def on_close(self, callback: Callable[[], None]) -> Any:
@@ -192,7 +193,7 @@ def test_every_version_of_produce_appends(tmp_path: Path, version: int) -> None:
 def test_several_partitions_are_answered_together(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as node:
-            await node.partitions.create(TOPIC, TOPIC_ID, range(2), TopicConfig())
+            await node.create(TOPIC, TOPIC_ID, range(2), TopicConfig())
             damaged = bytearray(batch(b"x"))
             damaged[-1] ^= 1
             request = produce_request(9, batch(b"a"))
@@ -494,5 +495,24 @@ def test_records_are_deleted_up_to_an_offset(tmp_path: Path) -> None:
                 done, refused = response.topics[0].partitions
                 assert (done.error_code, done.low_watermark) == (0, offset % 5)
                 assert refused.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("version", range(1, 12))
+def test_a_new_leader_does_not_tell_its_end_yet(tmp_path: Path, version: int) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            replica = await node.replica()
+            replica.is_settled = False
+            asked = [ListOffsetsPartition(partition_index=0, timestamp=-1)]
+            topics = [ListOffsetsTopic(name=TOPIC, partitions=asked)]
+            response = await Door(node).ask(
+                list_offsets.API, version, ListOffsetsRequest(topics=topics)
+            )
+            (answer,) = response.topics[0].partitions
+            assert answer.error_code == (
+                ErrorCode.OFFSET_NOT_AVAILABLE if version >= 5 else ErrorCode.LEADER_NOT_AVAILABLE
+            )
 
     run(scenario)

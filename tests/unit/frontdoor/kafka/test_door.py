@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from penstock.frontdoor.kafka import door as door_module
 from penstock.frontdoor.kafka.api import Call, Frames
 from penstock.model.errors import StartRefused
 from penstock.net import frame_connection
@@ -437,6 +438,34 @@ def test_drain_ends_by_force_after_its_time() -> None:
             assert ended == ["cancelled"]
             assert house.door.connections == 0
             assert await client.is_closed()
+
+    asyncio.run(scenario())
+
+
+def test_drain_answers_what_would_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the other nodes gone, some calls never end by themselves; their clients are told."""
+    monkeypatch.setattr(door_module, "PATIENCE_SECONDS", 0.02)
+    ended: list[str] = []
+
+    async def never(call: Call, request: HeartbeatRequest) -> HeartbeatResponse:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("cancelled")
+        return HeartbeatResponse()
+
+    async def scenario() -> None:
+        async with open_house(heartbeat_api(never)) as house:
+            client = await house.connect()
+            client.send(beat_frame(1))
+            await house.settle(lambda: house.door.budget.used > 0)
+            await asyncio.sleep(0.01)
+            drain = asyncio.create_task(house.door.drain(60))
+            number, answer = await client.read_beat()
+            assert (number, answer.error_code) == (1, ErrorCode.REQUEST_TIMED_OUT)
+            client.close()
+            await asyncio.wait_for(drain, 5)
+        assert ended == ["cancelled"]
 
     asyncio.run(scenario())
 

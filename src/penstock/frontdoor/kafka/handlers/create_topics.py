@@ -74,7 +74,7 @@ def _result(call: Call, name: str, outcome: Outcome, validate_only: bool) -> Cre
         error_code=0,
         error_message=None,
         num_partitions=outcome.partitions,
-        replication_factor=1,
+        replication_factor=len(outcome.assignments[0].replicas),
     )
     if not validate_only:
         result.topic_id = outcome.topic_id

@@ -1,9 +1,11 @@
 """DescribeCluster, versions 0 to 2: the brokers, the controller and the cluster's id.
 
-Deviations: controllers have no address of their own, so only brokers can be asked for; no broker
-is ever fenced.
+From version 2 on, brokers that can't be reached are told too if asked for, as fenced.
+
+Deviations: controllers have no address of their own, so only brokers can be asked for.
 """
 
+from penstock.broker.leaderships import Broker
 from penstock.frontdoor.kafka.api import Api, Call
 from penstock.frontdoor.kafka.operations import ALL_ON_CLUSTER
 from penstock.protocol.kafka.api_keys import ApiKey
@@ -24,19 +26,28 @@ def handle(call: Call, request: DescribeClusterRequest) -> DescribeClusterRespon
     if request.endpoint_type != _BROKERS:
         message = f"Unknown endpoint type {request.endpoint_type}."
         return _refusal(request, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, message)
-    cluster = call.services.cluster
-    rack = cluster.broker_setting("broker.rack") or None
+    cluster, leaderships = call.services.cluster, call.services.leaderships
+    brokers = [
+        _broker(broker, is_fenced=not is_alive)
+        for broker, is_alive in leaderships.all_brokers()
+        if is_alive or request.include_fenced_brokers
+    ]
     response = DescribeClusterResponse(
-        cluster_id=cluster.cluster_id,
-        controller_id=cluster.controller_id,
-        brokers=[
-            DescribeClusterBroker(broker_id=broker, host=place.host, port=place.port, rack=rack)
-            for broker, place in cluster.brokers.items()
-        ],
+        cluster_id=cluster.cluster_id, controller_id=leaderships.admin_broker(), brokers=brokers
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = ALL_ON_CLUSTER
     return response
+
+
+def _broker(broker: Broker, *, is_fenced: bool) -> DescribeClusterBroker:
+    return DescribeClusterBroker(
+        broker_id=broker.id,
+        host=broker.kafka.host,
+        port=broker.kafka.port,
+        rack=broker.rack,
+        is_fenced=is_fenced,
+    )
 
 
 def _refusal(

@@ -88,7 +88,7 @@ def _described(
                 last_known_elr=[],
                 offline_replicas=view.offline,
             )
-            for view in call.services.topics.describe(topic, first, last)
+            for view in call.services.leaderships.describe(topic, first, last)
         ],
     )
 

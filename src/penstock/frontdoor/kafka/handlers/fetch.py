@@ -6,6 +6,7 @@
 - Incremental sessions exist from version 7 on (KIP-227), topic ids from 13 on.
 - The last stable offset is the high watermark, since there are no transactions yet; for
   read_committed the list of aborted ones is empty.
+- From version 16 on, whoever asks the wrong broker is told the right one (KIP-951).
 - Followers do not fetch: brokers replicate on the peer port.
 """
 
@@ -24,6 +25,7 @@ from penstock.broker.fetch_sessions import (
 )
 from penstock.frontdoor.kafka.api import Api, Call, Frames, Result
 from penstock.frontdoor.kafka.errors import ERROR_CODES
+from penstock.frontdoor.kafka.leader_hints import HINTED, LeaderHints
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import TopicId, TopicName
 from penstock.protocol.kafka.api_keys import ApiKey
@@ -34,6 +36,8 @@ from penstock.protocol.kafka.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 
@@ -44,7 +48,9 @@ FIRST_STORAGE_ERROR_VERSION = 6
 FIRST_ERROR_CODE_VERSION = 7
 FIRST_ZSTD_VERSION = 10
 FIRST_TOPIC_ID_VERSION = 13
+FIRST_HINT_VERSION = 16
 READ_COMMITTED = 1
+_HINTED_CODES = tuple(ERROR_CODES[reason] for reason in HINTED)
 
 
 def handle(call: Call, request: FetchRequest) -> Result:
@@ -62,7 +68,7 @@ def handle(call: Call, request: FetchRequest) -> Result:
         magic=_magic(version),
         takes_zstd=version >= FIRST_ZSTD_VERSION,
     )
-    render = partial(_render, version, request.isolation_level == READ_COMMITTED)
+    render = partial(_render, call, request.isolation_level == READ_COMMITTED)
     return call.services.fetch.fetch(query, call.connection.on_close, render)
 
 
@@ -102,7 +108,8 @@ def _magic(version: int) -> int:
     return 1 if version >= FIRST_MAGIC_1_VERSION else 0
 
 
-def _render(version: int, is_read_committed: bool, answer: FetchAnswer) -> Frames:
+def _render(call: Call, is_read_committed: bool, answer: FetchAnswer) -> Frames:
+    version = call.version
     topics = [
         FetchableTopicResponse(
             topic=topic,
@@ -112,7 +119,30 @@ def _render(version: int, is_read_committed: bool, answer: FetchAnswer) -> Frame
         for (topic, topic_id), of_topic in groupby(answer.partitions, _topic_of)
     ]
     response = FetchResponse(session_id=answer.session_id, responses=topics)
+    if version >= FIRST_HINT_VERSION and any(one.reason in HINTED for one in answer.partitions):
+        _hint(call, response)
     return Frames(encode_fetch_response(response, version))
+
+
+def _hint(call: Call, response: FetchResponse) -> None:
+    """Names the leaders of partitions that this broker does not lead."""
+    hints = LeaderHints(call.services.leaderships)
+    for topic in response.responses:
+        for data in topic.partitions:
+            if data.error_code not in _HINTED_CODES:
+                continue
+            name, topic_id = TopicName(topic.topic), TopicId(topic.topic_id)
+            leader = hints.find(name, topic_id, data.partition_index)
+            if leader is not None:
+                data.current_leader = LeaderIdAndEpoch(
+                    leader_id=leader.node, leader_epoch=leader.term
+                )
+    response.node_endpoints = [
+        NodeEndpoint(
+            node_id=broker.id, host=broker.kafka.host, port=broker.kafka.port, rack=broker.rack
+        )
+        for broker in hints.brokers()
+    ]
 
 
 def _topic_of(fetched: Fetched) -> tuple[str, UUID]:

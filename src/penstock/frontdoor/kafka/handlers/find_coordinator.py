@@ -1,7 +1,9 @@
 """FindCoordinator, versions 0 to 6: which broker to ask about a group.
 
-- Groups: always this broker; the internal topic is made on the first question, and the answer
-  waits for it, where Kafka sends clients away to ask again.
+- Groups: the leader of the group's partition of __consumer_offsets, or COORDINATOR_NOT_AVAILABLE
+  while it has none. The topic is made on the first question, and the answer waits for it, where
+  Kafka sends clients away to ask again.
+- A broker that has lost its cluster ends the connection: another one may know.
 - Transactional ids: there are no transactions yet. Refused with the code that clients take as
   fatal, so that a transactional producer ends with an error instead of asking for ever.
 - Share groups' state (version 6): not served, INVALID_REQUEST as from a Kafka without them.
@@ -12,6 +14,7 @@ from typing import NamedTuple
 
 from penstock.frontdoor.kafka.api import Api, Call
 from penstock.frontdoor.kafka.errors import error_code
+from penstock.frontdoor.kafka.isolation import check_contact
 from penstock.model.endpoint import Endpoint
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import BrokerId, GroupId
@@ -39,6 +42,7 @@ class Found(NamedTuple):
 
 
 async def handle(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    check_contact(call)
     if call.version < BATCHED_FROM:
         found = await _find(call, request.key_type, request.key)
         return FindCoordinatorResponse(
@@ -82,7 +86,10 @@ def _coordinator(key: str, found: Found) -> Coordinator:
 
 def error_response(
     call: Call, request: FindCoordinatorRequest, code: ErrorCode
-) -> FindCoordinatorResponse:
+) -> FindCoordinatorResponse | None:
+    if code is ErrorCode.REBOOTSTRAP_REQUIRED:
+        # Clients do not know that code here; the end of the connection says it.
+        return None
     failed = Found(code=code)
     return FindCoordinatorResponse(
         error_code=code,

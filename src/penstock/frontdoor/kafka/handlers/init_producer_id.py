@@ -2,10 +2,13 @@
 
 Without a transactional id a producer always gets a new id with epoch 0, as from Kafka, whatever id
 it had. A transactional id is refused, since there are no transactions yet; the code for it ends a
-transactional producer with an error instead of letting it try for ever.
+transactional producer with an error instead of letting it try for ever. A broker that has no ids
+and has lost its cluster ends the connection: another one may have some.
 """
 
 from penstock.frontdoor.kafka.api import Api, Call
+from penstock.frontdoor.kafka.isolation import check_contact
+from penstock.model.errors import Reason, Refused
 from penstock.protocol.kafka.api_keys import ApiKey
 from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.protocol.kafka.messages.init_producer_id import (
@@ -15,13 +18,20 @@ from penstock.protocol.kafka.messages.init_producer_id import (
 
 
 async def handle(call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    producer_id, epoch = await call.services.producers.identify(request.transactional_id)
+    try:
+        producer_id, epoch = await call.services.producers.identify(request.transactional_id)
+    except Refused as refused:
+        if refused.reason is Reason.COORDINATOR_LOAD_IN_PROGRESS:
+            check_contact(call)
+        raise
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
 
 
 def error_response(
     call: Call, request: InitProducerIdRequest, code: ErrorCode
-) -> InitProducerIdResponse:
+) -> InitProducerIdResponse | None:
+    if code is ErrorCode.REBOOTSTRAP_REQUIRED:
+        return None
     return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
 
 

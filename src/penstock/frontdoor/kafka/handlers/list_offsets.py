@@ -3,6 +3,8 @@
 - Time -1 is the high watermark, -2 the log's start, -3 the record with the newest timestamp
   (from version 7 on), -4 the start of what is on local disk (8), which is the log's start, and -5
   the end of what is in tiered storage (9), of which there is none: -1.
+- A leader that has not committed anything in its term does not know the high watermark yet, and
+  says so: OFFSET_NOT_AVAILABLE, before version 5 LEADER_NOT_AVAILABLE (KIP-207).
 - Version 0 answers with a list of offsets before a time, as old clients expect it.
 - Both isolation levels see the same, since there are no transactions yet.
 """
@@ -25,6 +27,7 @@ from penstock.protocol.kafka.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 
+FIRST_NOT_AVAILABLE_VERSION = 5
 _FIRST_VERSIONS = {
     Position.MAX_TIMESTAMP: 7,
     Position.EARLIEST_LOCAL: 8,
@@ -43,7 +46,7 @@ async def _answer_topic(call: Call, topic: ListOffsetsTopic) -> ListOffsetsTopic
         try:
             answers.append(await _answer(call, TopicName(topic.name), partition))
         except Refused as refused:
-            answers.append(_refused(partition.partition_index, error_code(refused)))
+            answers.append(_refused(partition.partition_index, _code(call.version, refused)))
     return ListOffsetsTopicResponse(name=topic.name, partitions=answers)
 
 
@@ -72,6 +75,13 @@ def _check_position(version: int, timestamp: int) -> None:
     if first is None or version < first:
         detail = f"version {version} has no position {timestamp}"
         raise Refused(Reason.UNSUPPORTED_VERSION, detail)
+
+
+def _code(version: int, refused: Refused) -> ErrorCode:
+    is_unknown_to_client = version < FIRST_NOT_AVAILABLE_VERSION
+    if refused.reason is Reason.OFFSET_NOT_AVAILABLE and is_unknown_to_client:
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    return error_code(refused)
 
 
 def _refused(index: int, code: ErrorCode) -> ListOffsetsPartitionResponse:

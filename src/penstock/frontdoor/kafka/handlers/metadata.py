@@ -5,7 +5,13 @@ A missing topic is made when both the client and `auto.create.topics.enable` per
 answer waits until its partitions are in use, where Kafka answers with an error first and lets the
 client ask again. The broker's own topics are never made this way.
 
-Deviations: none known. `controller_id` is this broker, which is the controller of its cluster.
+A broker that can't be reached is told for half a minute more, and a partition whose leader is not
+known or gone has none (LEADER_NOT_AVAILABLE); the answer about one that lost it just now waits for
+the election, within a bound. Every broker answers from its own copy of the metadata; one that has
+lost its cluster sends clients away (REBOOTSTRAP_REQUIRED, before version 13 by ending the
+connection), since its copy may be old.
+
+Deviations: none known.
 """
 
 from collections.abc import Awaitable, Iterable
@@ -14,8 +20,10 @@ from uuid import UUID
 from penstock.broker.topics import NewTopic, Outcome, Topic, check_topic_name, is_internal
 from penstock.frontdoor.kafka.api import Api, Call
 from penstock.frontdoor.kafka.errors import error_code
+from penstock.frontdoor.kafka.isolation import check_contact
 from penstock.frontdoor.kafka.operations import ALL_ON_CLUSTER, ALL_ON_TOPIC
 from penstock.model.errors import Reason, Refused
+from penstock.model.ids import PartitionId, PartitionIndex, TopicId
 from penstock.protocol.kafka.api_keys import ApiKey
 from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.protocol.kafka.messages.metadata import (
@@ -30,9 +38,11 @@ from penstock.protocol.kafka.messages.metadata import (
 
 NO_ID = UUID(int=0)
 _FIRST_VERSION_BY_ID = 12
+_FIRST_VERSION_WITH_ERROR = 13
 
 
 def handle(call: Call, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
+    check_contact(call)
     asked = _asked(call, request)
     if asked is None:
         topics = [_described(call, topic) for topic in call.services.cluster.topics()]
@@ -40,6 +50,29 @@ def handle(call: Call, request: MetadataRequest) -> MetadataResponse | Awaitable
     missing = _to_make(call, request, asked)
     if missing:
         return _make_and_answer(call, request, asked, missing)
+    topics = [_topic(call, topic, {}) for topic in asked]
+    leaderless = call.services.leaderships.worth_a_wait(_leaderless(topics), call.now)
+    if leaderless:
+        return _wait_and_answer(call, request, asked, leaderless)
+    return _response(call, request, topics)
+
+
+def _leaderless(topics: Iterable[MetadataResponseTopic]) -> list[PartitionId]:
+    return [
+        PartitionId(TopicId(topic.topic_id), PartitionIndex(partition.partition_index))
+        for topic in topics
+        for partition in topic.partitions
+        if partition.leader_id < 0
+    ]
+
+
+async def _wait_and_answer(
+    call: Call,
+    request: MetadataRequest,
+    asked: list[MetadataRequestTopic],
+    leaderless: list[PartitionId],
+) -> MetadataResponse:
+    await call.services.leaderships.wait_for_leaders(leaderless)
     return _response(call, request, [_topic(call, topic, {}) for topic in asked])
 
 
@@ -123,7 +156,7 @@ def _code_of_missing(name: str, outcome: Outcome | None) -> ErrorCode:
 
 
 def _described(call: Call, topic: Topic) -> MetadataResponseTopic:
-    views = call.services.topics.describe(topic)
+    views = call.services.leaderships.describe(topic)
     return MetadataResponseTopic(
         error_code=0,
         name=topic.name,
@@ -147,27 +180,34 @@ def _described(call: Call, topic: Topic) -> MetadataResponseTopic:
 def _response(
     call: Call, request: MetadataRequest, topics: list[MetadataResponseTopic]
 ) -> MetadataResponse:
-    cluster = call.services.cluster
+    cluster, leaderships = call.services.cluster, call.services.leaderships
     if request.include_topic_authorized_operations:
         for topic in topics:
             topic.topic_authorized_operations = ALL_ON_TOPIC
-    rack = cluster.broker_setting("broker.rack") or None
     operations = OPERATIONS_NOT_REQUESTED
     if request.include_cluster_authorized_operations:
         operations = ALL_ON_CLUSTER
     return MetadataResponse(
         brokers=[
-            MetadataResponseBroker(node_id=broker, host=place.host, port=place.port, rack=rack)
-            for broker, place in cluster.brokers.items()
+            MetadataResponseBroker(
+                node_id=broker.id, host=broker.kafka.host, port=broker.kafka.port, rack=broker.rack
+            )
+            for broker in leaderships.brokers(call.now)
         ],
         cluster_id=cluster.cluster_id,
-        controller_id=cluster.controller_id,
+        controller_id=leaderships.admin_broker(),
         topics=topics,
         cluster_authorized_operations=operations,
     )
 
 
-def _error_response(call: Call, request: MetadataRequest, code: ErrorCode) -> MetadataResponse:
+def _error_response(
+    call: Call, request: MetadataRequest, code: ErrorCode
+) -> MetadataResponse | None:
+    if code is ErrorCode.REBOOTSTRAP_REQUIRED:
+        if call.version < _FIRST_VERSION_WITH_ERROR:
+            return None
+        return MetadataResponse(error_code=code)
     topics = [
         MetadataResponseTopic(
             error_code=code,

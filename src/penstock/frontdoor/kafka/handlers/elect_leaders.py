@@ -1,0 +1,102 @@
+"""ElectLeaders, versions 0 to 2: give partitions back to their preferred leaders.
+
+- Null asks for all partitions; those that the preferred leader has already are then left out.
+- Answered when the preferred replica leads, or when the time is up.
+
+Deviations: an unclean election (version 1) is refused with INVALID_REQUEST. A partition elects its
+leader by itself as soon as a majority is there, and without one nothing may lead it.
+"""
+
+import asyncio
+
+from penstock.frontdoor.kafka.api import Api, Call
+from penstock.frontdoor.kafka.errors import error_code
+from penstock.model.errors import Reason, Refused
+from penstock.protocol.kafka.api_keys import ApiKey
+from penstock.protocol.kafka.error_codes import ErrorCode
+from penstock.protocol.kafka.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+PREFERRED = 0
+# Elections that one request has under way at the same time.
+ELECTIONS_MAX = 32
+
+
+async def handle(call: Call, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    if request.election_type != PREFERRED:
+        detail = "only preferred leaders can be elected: others elect themselves"
+        raise Refused(Reason.INVALID_REQUEST, detail)
+    wanted = _wanted(call, request)
+    timeout_s = max(0, request.timeout_ms) / 1000
+    room = asyncio.Semaphore(ELECTIONS_MAX)
+    pairs = [(topic, index) for topic, indexes in wanted.items() for index in indexes]
+    results = await asyncio.gather(
+        *(_elect(call, topic, index, timeout_s, room) for topic, index in pairs)
+    )
+    by_topic: dict[str, list[PartitionResult]] = {topic: [] for topic in wanted}
+    for (topic, _), result in zip(pairs, results, strict=True):
+        is_wanted = request.topic_partitions is not None
+        if is_wanted or result.error_code != ErrorCode.ELECTION_NOT_NEEDED:
+            by_topic[topic].append(result)
+    return ElectLeadersResponse(
+        replica_election_results=[
+            ReplicaElectionResult(topic=topic, partition_result=results)
+            for topic, results in by_topic.items()
+            if results
+        ]
+    )
+
+
+def _wanted(call: Call, request: ElectLeadersRequest) -> dict[str, list[int]]:
+    if request.topic_partitions is None:
+        topics = call.services.cluster.topics()
+        return {topic.name: list(range(topic.partitions)) for topic in topics}
+    wanted: dict[str, list[int]] = {}
+    for topic in request.topic_partitions:
+        indexes = wanted.setdefault(topic.topic, [])
+        indexes += [index for index in dict.fromkeys(topic.partitions) if index not in indexes]
+    return wanted
+
+
+async def _elect(
+    call: Call, topic: str, index: int, timeout_s: float, room: asyncio.Semaphore
+) -> PartitionResult:
+    try:
+        async with room:
+            await call.services.reassignments.elect(topic, index, timeout_s)
+    except Refused as refused:
+        return _result(index, error_code(refused), refused.detail)
+    return _result(index, ErrorCode.NONE, None)
+
+
+def _result(index: int, code: ErrorCode, message: str | None) -> PartitionResult:
+    return PartitionResult(partition_id=index, error_code=code, error_message=message)
+
+
+def error_response(
+    call: Call, request: ElectLeadersRequest, code: ErrorCode
+) -> ElectLeadersResponse:
+    return ElectLeadersResponse(
+        error_code=code,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=topic.topic,
+                partition_result=[_result(index, code, None) for index in topic.partitions],
+            )
+            for topic in request.topic_partitions or ()
+        ],
+    )
+
+
+API = Api(
+    key=ApiKey.ELECT_LEADERS,
+    versions=(0, 2),
+    request=ElectLeadersRequest,
+    response=ElectLeadersResponse,
+    handle=handle,
+    error_response=error_response,
+)
