@@ -13,18 +13,30 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from penstock.model.endpoint import Endpoint
+from penstock.model.endpoint import (
+    LOOPBACK,
+    PORT_MAX,
+    Endpoint,
+    EndpointError,
+    is_loopback,
+    is_wildcard,
+    parse_endpoint,
+)
 from penstock.model.ids import BrokerId
 
-LOOPBACK = "127.0.0.1"
 NODE_MAX = 2**31 - 1
-PORT_MAX = 65_535
 # Several nodes on one host keep clear of each other: node 1 listens on 9192, node 2 on 9292.
 PORTS_PER_NODE = 100
 DOOR_PORTS: Mapping[str, int] = MappingProxyType(
     {"kafka": 9092, "grpc": 9093, "http": 9094, "peer": 9095}
 )
+OPENED_DOORS = ("kafka", "peer")
 DEFAULT = "default"
+# What is shown instead of a secret.
+HIDDEN = "(hidden)"
+# Kafka's name for what --rack says.
+RACK_SETTING = "broker.rack"
+CLUSTER_NODES_MAX = 1_000
 
 _FIRST_NODE = BrokerId(0)
 _DOORS: Mapping[str, Endpoint] = MappingProxyType(
@@ -67,6 +79,7 @@ class Setting:
     flag: str
     environment: str
     in_file: bool = True
+    is_secret: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +94,15 @@ class Settings:
     peer: Endpoint = _DOORS["peer"]
     # What clients are told to connect to; None is the address that was bound.
     advertise: Endpoint | None = None
+    # The members of the cluster by their peer addresses, this node's too; empty is a node that
+    # stands alone or joins one.
+    cluster: Mapping[BrokerId, Endpoint] = field(default_factory=lambda: MappingProxyType({}))
+    # The peer address of any member of a running cluster.
+    join: Endpoint | None = None
+    # What other nodes are told to connect to; None is the listed or else the bound address.
+    advertise_peer: Endpoint | None = None
+    rack: str | None = None
+    peer_secret: str | None = field(default=None, repr=False)
     config: Path | None = None
     log_format: LogFormat = LogFormat.AUTO
     log_level: LogLevel = LogLevel.INFO
@@ -101,14 +123,27 @@ class Settings:
             return bound
         return Endpoint(self.advertise.host, self.advertise.port or bound.port)
 
+    def advertised_peer(self, bound: Endpoint) -> Endpoint:
+        """The address for other nodes, given the bound one; port 0 stands for the bound port."""
+        told = self.advertise_peer or self.cluster.get(self.node)
+        if told is None:
+            return bound
+        return Endpoint(told.host, told.port or bound.port)
+
+    def opens_peer_door(self) -> bool:
+        """Whether other nodes are to connect; a node on its own needs no further port."""
+        return bool(self.cluster) or self.join is not None or self.is_explicit("peer")
+
     def unopened_doors(self) -> tuple[str, ...]:
-        """Doors that were asked for by name although this version has only the Kafka door."""
-        return tuple(name for name in DOOR_PORTS if name != "kafka" and self.is_explicit(name))
+        """Doors that were asked for by name although this version does not have them."""
+        return tuple(
+            name for name in DOOR_PORTS if name not in OPENED_DOORS and self.is_explicit(name)
+        )
 
     def effective(self) -> list[tuple[str, str, str]]:
         """Every setting as (name, value, source), broker settings one by one."""
         rows = [
-            (setting.name, _shown(getattr(self, setting.name)), self.source(setting.name))
+            (setting.name, _shown(setting, getattr(self, setting.name)), self.source(setting.name))
             for setting in SETTINGS
             if setting.name != "broker"
         ]
@@ -133,66 +168,22 @@ def load(flags: Mapping[str, object], environment: Mapping[str, str]) -> Setting
                 continue
             raw, source = given[setting.name], source_of(setting)
             parsed = _parse(setting, raw, source)
-            if isinstance(parsed, dict):
+            if setting.name == "broker":
+                assert isinstance(parsed, dict)
                 broker.update(parsed)
                 sources.update({f"broker.{key}": source for key in parsed})
             else:
                 values[setting.name] = parsed
                 sources[setting.name] = source
+    _listen_where_listed(values, sources)
     _add_default_ports(values, sources)
+    _unite_racks(values, broker, sources)
     settings: dict[str, Any] = dict(values)
     made = Settings(
         **settings, broker=MappingProxyType(broker), sources=MappingProxyType(dict(sources))
     )
     _check_together(made)
     return made
-
-
-def parse_endpoint(text: str) -> Endpoint:
-    """HOST:PORT with an IPv6 host in brackets; no host means loopback; raises ValueError."""
-    match = _ENDPOINT.fullmatch(text.strip())
-    if match is None:
-        raise _Unusable("it must be HOST:PORT, as in 127.0.0.1:9092 or [::1]:9092")
-    port = int(match["port"])
-    if port > PORT_MAX:
-        raise _Unusable(f"its port must be from 0 to {PORT_MAX}")
-    if match["v6"] is not None and not _is_ipv6(match["v6"]):
-        raise _Unusable("what stands in brackets must be an IPv6 address, as in [::1]:9092")
-    return Endpoint(match["v6"] or match["host"] or LOOPBACK, port)
-
-
-def is_wildcard(host: str) -> bool:
-    """Whether binding to `host` means every network interface."""
-    if host == LOOPBACK:
-        return False
-    # Imported here because the default start never needs it.
-    import ipaddress
-
-    if not host.strip("0."):
-        return True
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return address.is_unspecified or (mapped is not None and mapped.is_unspecified)
-
-
-_ENDPOINT = re.compile(
-    r"(?:\[(?P<v6>[0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|(?P<host>[A-Za-z0-9_](?:[\w.-]*\w)?\.?)?)"
-    r":(?P<port>[0-9]{1,9})",
-    re.ASCII,
-)
-
-
-def _is_ipv6(host: str) -> bool:
-    import ipaddress
-
-    try:
-        ipaddress.IPv6Address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def _layers(
@@ -220,8 +211,9 @@ def _parse(setting: Setting, raw: object, source: str) -> object:
     try:
         return setting.parse(raw)
     except _Unusable as problem:
+        quoted = HIDDEN if setting.is_secret else _quoted(raw)
         raise SettingsError(
-            f"Setting {setting.name} from {source} is {_quoted(raw)}, but {problem}."
+            f"Setting {setting.name} from {source} is {quoted}, but {problem}."
         ) from None
 
 
@@ -230,6 +222,32 @@ def _quoted(raw: object) -> str:
         raw = raw[0]
     text = repr(raw)
     return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def _listen_where_listed(values: dict[str, object], sources: dict[str, str]) -> None:
+    """A listed node listens where the list says, unless it was told otherwise."""
+    listed = values.get("cluster")
+    if isinstance(listed, Mapping) and "peer" not in values:
+        own = listed.get(values.get("node", _FIRST_NODE))
+        if own is not None:
+            values["peer"], sources["peer"] = own, sources["cluster"]
+
+
+def _unite_racks(
+    values: dict[str, object], broker: dict[str, str], sources: dict[str, str]
+) -> None:
+    """--rack and Kafka's broker.rack are one setting with two names."""
+    key, rack, kafkas = f"broker.{RACK_SETTING}", values.get("rack"), broker.get(RACK_SETTING)
+    if rack is None and kafkas:
+        values["rack"], sources["rack"] = kafkas, sources[key]
+    elif rack is not None and kafkas and kafkas != rack:
+        raise SettingsError(
+            f"Setting rack from {sources['rack']} is {rack!r}, but {RACK_SETTING} from "
+            f"{sources[key]} is {kafkas!r}."
+        )
+    elif rack is not None:
+        broker[RACK_SETTING] = str(rack)
+        sources.setdefault(key, sources["rack"])
 
 
 def _add_default_ports(values: dict[str, object], sources: Mapping[str, str]) -> None:
@@ -254,6 +272,8 @@ def _check_together(settings: Settings) -> None:
             f"Setting kafka from {settings.source('kafka')} is '{settings.kafka}', which listens "
             f"on every interface, so say with --advertise HOST:PORT where clients connect."
         )
+    _check_cluster(settings)
+    _check_peer_secret(settings)
     taken: dict[Endpoint, str] = {}
     for door in DOOR_PORTS:
         endpoint: Endpoint = getattr(settings, door)
@@ -265,6 +285,41 @@ def _check_together(settings: Settings) -> None:
                 f"{taken[endpoint]} from {settings.source(taken[endpoint])} is the same address."
             )
         taken[endpoint] = door
+
+
+def _check_cluster(settings: Settings) -> None:
+    if settings.cluster and settings.join is not None:
+        raise SettingsError(
+            f"Setting join from {settings.source('join')} can't be used with cluster from "
+            f"{settings.source('cluster')}: a node is either listed or joins."
+        )
+    if settings.cluster and settings.node not in settings.cluster:
+        raise SettingsError(
+            f"Setting cluster from {settings.source('cluster')} lists nodes "
+            f"{', '.join(str(node) for node in settings.cluster)}, but this is node "
+            f"{settings.node}, so give its number with --node or add it to the list."
+        )
+    told = settings.advertised_peer(settings.peer)
+    if settings.opens_peer_door() and is_wildcard(told.host):
+        raise SettingsError(
+            f"Setting peer from {settings.source('peer')} is '{settings.peer}', which listens on "
+            f"every interface, so say with --advertise-peer HOST:PORT where other nodes connect."
+        )
+
+
+def _check_peer_secret(settings: Settings) -> None:
+    """Whoever reaches the peer door without a secret is a member, so it must be nobody else."""
+    if settings.peer_secret is not None:
+        return
+    reached = [("peer", settings.peer), ("join", settings.join)]
+    reached += [("cluster", endpoint) for endpoint in settings.cluster.values()]
+    for name, endpoint in [*reached, ("advertise_peer", settings.advertise_peer)]:
+        if endpoint is not None and not is_loopback(endpoint.host):
+            raise SettingsError(
+                f"Setting {name} from {settings.source(name)} has '{endpoint}', which is beyond "
+                f"this machine, so give all nodes one secret with PENSTOCK_PEER_SECRET or "
+                f"--peer-secret."
+            )
 
 
 def _read_file(path: Path, by: str) -> dict[str, object]:
@@ -321,8 +376,14 @@ def _unknown(key: str, known: Iterable[str]) -> str:
     return f"has an unknown setting {key!r} ({hint})"
 
 
-def _shown(value: object) -> str:
-    return "" if value is None else str(value)
+def _shown(setting: Setting, value: object) -> str:
+    if value is None:
+        return ""
+    if setting.is_secret:
+        return HIDDEN
+    if isinstance(value, Mapping):
+        return ",".join(f"{node}={endpoint}" for node, endpoint in value.items())
+    return str(value)
 
 
 def _text(raw: object) -> str:
@@ -359,14 +420,51 @@ def _node(raw: object) -> BrokerId:
 
 
 def _endpoint(raw: object) -> Endpoint:
-    return parse_endpoint(_text(raw))
+    try:
+        return parse_endpoint(_text(raw))
+    except EndpointError as problem:
+        raise _Unusable(str(problem)) from None
 
 
 def _advertise(raw: object) -> Endpoint:
     endpoint = _endpoint(raw)
     if is_wildcard(endpoint.host):
-        raise _Unusable("clients can't connect to a wildcard address")
+        raise _Unusable("nobody can connect to a wildcard address")
     return endpoint
+
+
+def _reached(raw: object) -> Endpoint:
+    """An address of another node, which has to be complete."""
+    endpoint = _advertise(raw)
+    if endpoint.port == 0:
+        raise _Unusable("nobody can connect to port 0")
+    return endpoint
+
+
+def _cluster(raw: object) -> Mapping[BrokerId, Endpoint]:
+    """Peer addresses by node from a table, or from text as in 1=a:9195,2=b:9295."""
+    members: dict[BrokerId, Endpoint] = {}
+    for number, address in _members(raw):
+        node, endpoint = _node(number), _reached(address)
+        if node in members:
+            raise _Unusable(f"it lists node {node} twice")
+        if endpoint in members.values():
+            raise _Unusable(f"it gives two nodes the address {endpoint}")
+        members[node] = endpoint
+    if len(members) > CLUSTER_NODES_MAX:
+        raise _Unusable(f"it may list at most {CLUSTER_NODES_MAX:,} nodes")
+    return MappingProxyType(dict(sorted(members.items())))
+
+
+def _members(raw: object) -> Iterable[tuple[object, object]]:
+    if isinstance(raw, dict):
+        yield from raw.items()
+        return
+    for pair in _text(raw).split(","):
+        number, equals, address = pair.partition("=")
+        if not equals:
+            raise _Unusable("each member must be NODE=HOST:PORT, as in 1=10.0.0.1:9195")
+        yield number, address
 
 
 def _choice(choices: type[StrEnum]) -> Callable[[object], StrEnum]:
@@ -442,6 +540,7 @@ def _setting(
         flag=f"--{word.replace('_', '-')}",
         environment=f"PENSTOCK_{word.upper()}",
         in_file=name != "config",
+        is_secret=name == "peer_secret",
     )
 
 
@@ -462,6 +561,31 @@ SETTINGS: tuple[Setting, ...] = (
         "",
         _advertise,
         "The Kafka address that clients are told; the bound one unless given.",
+    ),
+    _setting(
+        "cluster",
+        "N=HOST:PORT,...",
+        "",
+        _cluster,
+        "The cluster's members by their peer addresses, this node among them.",
+    ),
+    _setting(
+        "join", "HOST:PORT", "", _reached, "Join the cluster of the node with this peer address."
+    ),
+    _setting(
+        "advertise_peer",
+        "HOST:PORT",
+        "",
+        _advertise,
+        "The peer address that other nodes are told; the listed or bound one unless given.",
+    ),
+    _setting("rack", "NAME", "", _text, "Where the node stands; copies are spread over racks."),
+    _setting(
+        "peer_secret",
+        "TEXT",
+        "",
+        _text,
+        "What nodes prove to each other; needed beyond loopback, and never shown.",
     ),
     _setting("config", "FILE", "", _config_path, "A TOML or YAML file with settings."),
     _setting("log_format", "auto|text|json", "auto", _choice(LogFormat), "How log lines look."),

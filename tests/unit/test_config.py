@@ -11,11 +11,9 @@ from penstock.config import (
     LogLevel,
     Settings,
     SettingsError,
-    is_wildcard,
     load,
-    parse_endpoint,
 )
-from penstock.model.endpoint import Endpoint
+from penstock.model.endpoint import Endpoint, is_wildcard, parse_endpoint
 
 
 def written(directory: Path, name: str, text: str) -> str:
@@ -44,19 +42,19 @@ def test_nothing_given_is_a_node_on_loopback() -> None:
 
 
 def test_flag_beats_environment_beats_file_beats_default(tmp_path: Path) -> None:
-    file = written(tmp_path, "node.toml", 'kafka = "f:1"\nhttp = "f:2"\npeer = "f:3"\n')
+    file = written(tmp_path, "node.toml", 'kafka = "f:1"\nhttp = "f:2"\ngrpc = "f:3"\n')
     settings = load(
         {"config": file, "kafka": "a:1"}, {"PENSTOCK_KAFKA": "e:1", "PENSTOCK_HTTP": "e:2"}
     )
-    assert [str(one) for one in (settings.kafka, settings.http, settings.peer)] == [
+    assert [str(one) for one in (settings.kafka, settings.http, settings.grpc)] == [
         "a:1",
         "e:2",
         "f:3",
     ]
     assert settings.source("kafka") == "flag --kafka"
     assert settings.source("http") == "environment PENSTOCK_HTTP"
-    assert settings.source("peer") == f"file {file}"
-    assert settings.source("grpc") == DEFAULT
+    assert settings.source("grpc") == f"file {file}"
+    assert settings.source("peer") == DEFAULT
 
 
 def test_flags_not_given_and_empty_variables_count_for_nothing() -> None:

@@ -1,0 +1,21 @@
+"""The composition root: the only place that builds real sockets, disks and clocks.
+
+`parts.py` is what a node takes from the outside world, `node.py` one broker in a running event
+loop, `process.py` a process around it with signals and logs, `inspection.py` the logs of a stopped
+one.
+"""
+
+from penstock.server.inspection import check_log, repair_log
+from penstock.server.node import Node
+from penstock.server.parts import NodeParts, SystemClock
+from penstock.server.process import check_settings, run
+
+__all__ = [
+    "Node",
+    "NodeParts",
+    "SystemClock",
+    "check_log",
+    "check_settings",
+    "repair_log",
+    "run",
+]

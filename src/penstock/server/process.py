@@ -1,0 +1,117 @@
+"""A process around a node: settings, logs, signals, memory, and the event loop."""
+
+import asyncio
+import gc
+import logging
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from penstock.cluster.config_definitions import validate_static
+from penstock.config import Settings, SettingsError
+from penstock.model.endpoint import Endpoint
+from penstock.model.errors import StartRefused
+from penstock.model.limits import MIB
+from penstock.observe.logs import set_up_logs
+from penstock.server.node import Node
+
+# Parameters of mallopt(3), by their numbers in glibc.
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+# The largest that glibc takes on 64-bit machines.
+KEPT_BUFFER_BYTES_MAX = 32 * MIB
+# Requests make many short-lived objects and no cycles: the default of 700 looks far too often.
+GC_THRESHOLD = 20_000
+
+logger = logging.getLogger(__name__)
+
+
+def check_settings(settings: Settings) -> None:
+    """Raises SettingsError for a broker setting that the cluster does not know or can't use."""
+    try:
+        validate_static(settings.broker)
+    except StartRefused as refused:
+        raise SettingsError(str(refused)) from None
+
+
+def run(settings: Settings) -> int:
+    """Runs a node until SIGTERM or Ctrl-C; returns the exit code of the process."""
+    check_settings(settings)
+    set_up_logs(log_format=settings.log_format, level=settings.log_level)
+    _keep_large_buffers()
+    try:
+        _run_in_loop(_serve(settings))
+    except StartRefused as refused:
+        print(f"penstock: {refused}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _keep_large_buffers() -> None:
+    """Lets the C library reuse the memory of large batches instead of giving it back each time.
+
+    Fresh pages for every batch cost more than everything else that a node does with it. Elsewhere
+    than on glibc there is nothing to set.
+    """
+    import ctypes
+
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, KEPT_BUFFER_BYTES_MAX)
+        mallopt(_M_TRIM_THRESHOLD, 4 * KEPT_BUFFER_BYTES_MAX)
+
+
+async def _serve(settings: Settings) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    node = Node(settings)
+    bound = await _started(node, stop)
+    if bound is None:
+        logger.info("stopped before it was ready")
+        return
+    # Scripts wait for this line, so it is the only one on stdout.
+    peer = "" if node.peer is None else f" peer={node.peer}"
+    print(
+        f"penstock node {settings.node} ready: kafka={bound}{peer} data={settings.data_dir}",
+        flush=True,
+    )
+    # What was built so far lives as long as the process: no collection need look at it again, and
+    # one over thousands of partitions would hold up every client.
+    gc.freeze()
+    gc.set_threshold(GC_THRESHOLD)
+    for door in settings.unopened_doors():
+        logger.warning("this version opens only the Kafka door: --%s has no effect", door)
+    await stop.wait()
+    logger.info("stopping: answering what is in flight")
+    await node.stop()
+    logger.info("stopped")
+
+
+async def _started(node: Node, stop: asyncio.Event) -> Endpoint | None:
+    """None if the node was told to stop first: it may wait for others as long as it takes."""
+    starting = asyncio.ensure_future(node.start())
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait([starting])
+        if starting.cancelled():
+            return None
+    stopping.cancel()
+    return starting.result()
+
+
+def _run_in_loop(main: Coroutine[Any, Any, None]) -> None:
+    """uvloop saves CPU on every request; asyncio's own loop does the same work without it."""
+    factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+    try:
+        import uvloop
+    except ImportError:
+        logger.debug("uvloop is not installed")
+    else:
+        factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(main)
