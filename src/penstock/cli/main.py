@@ -17,6 +17,7 @@ from penstock.cli.lazy_group import LazyGroup
         "produce": "penstock.cli.produce",
         "consume": "penstock.cli.consume",
         "group": "penstock.cli.group",
+        "cluster": "penstock.cli.cluster",
         "config": "penstock.cli.config",
         "log": "penstock.cli.log",
         "demo": "penstock.cli.demo.command",

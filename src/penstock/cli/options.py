@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import click
 
 from penstock.cli.formats import Format
-from penstock.config import parse_endpoint
+from penstock.model.endpoint import parse_endpoint
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"

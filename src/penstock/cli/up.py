@@ -1,4 +1,4 @@
-"""`penstock up`: runs one node until it is told to stop."""
+"""`penstock up`: runs one node, or a cluster of several, until it is told to stop."""
 
 import os
 import signal
@@ -9,6 +9,8 @@ from typing import Any
 import click
 
 from penstock import config
+
+NODES_MAX = 20
 
 
 def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -28,23 +30,39 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command()
 @setting_options
 @click.option(
+    "--nodes",
+    "node_count",
+    metavar="N",
+    type=click.IntRange(1, NODES_MAX),
+    help="Run a cluster of so many nodes on this machine, their ports rising by 100.",
+)
+@click.option(
     "--stop-with-stdin",
     is_flag=True,
     help="Stop when standard input ends, as it does when the program that started the node dies.",
 )
 @click.pass_context
-def up(context: click.Context, /, stop_with_stdin: bool, **flags: object) -> None:
+def up(
+    context: click.Context, /, node_count: int | None, stop_with_stdin: bool, **flags: object
+) -> None:
     """Start a node and serve until SIGTERM or Ctrl-C.
 
     Without any flag the node keeps its data in ./penstock-data and listens on loopback. A flag
     beats its variable PENSTOCK_*, which beats the settings file.
+
+    With --nodes 3 it starts nodes 1 to 3 as processes of their own. The first has the ports of a
+    single node, and each keeps its data in a directory of its own below --data-dir.
     """
     settings = config.load(flags, os.environ)
+    if stop_with_stdin:
+        threading.Thread(target=_stop_with_stdin, name="stdin", daemon=True).start()
+    if node_count is not None:
+        from penstock.cli.local_cluster import run_local_cluster
+
+        context.exit(run_local_cluster(settings, node_count))
     # Imported here so that the other commands start without the broker's code.
     from penstock.server import run
 
-    if stop_with_stdin:
-        threading.Thread(target=_stop_with_stdin, name="stdin", daemon=True).start()
     context.exit(run(settings))
 
 

@@ -20,6 +20,10 @@ from penstock.client.groups import Groups
 from penstock.client.offsets import Offsets
 from penstock.client.topics import Topics
 
+# librdkafka looks for a new controller only when it refreshes what it knows, which by default
+# happens every five minutes.
+_IMPATIENT = {"topic.metadata.refresh.interval.ms": 1_000}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerNode:
@@ -48,7 +52,7 @@ class Admin:
         self.bootstrap = bootstrap
         self.timeout_s = timeout_s
         check_reachable(bootstrap)
-        self.client = _make(librdkafka_settings(bootstrap, options))
+        self.client = _make(librdkafka_settings(bootstrap, {**_IMPATIENT, **(options or {})}))
         self.topics = Topics(self)
         self.offsets = Offsets(self)
         self.groups = Groups(self, self.offsets)

@@ -1,4 +1,4 @@
-"""A real broker as a child process, for tests and demonstrations."""
+"""A real broker as a child process, for tests and demonstrations, alone or in a cluster."""
 
 import os
 import signal
@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -28,14 +28,30 @@ class ChildBroker:
         *,
         kafka: str = "127.0.0.1:0",
         node: int = 0,
+        peer: str | None = None,
+        cluster: Mapping[int, str] | None = None,
+        join: str | None = None,
         settings: Mapping[str, str] | None = None,
+        flags: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        on_log: Callable[[str], None] | None = None,
     ) -> None:
+        """`peer`, `cluster` and `join` are as in `penstock up`; `flags` are any others of it.
+
+        `on_log` hears every line of the broker's log, in a thread of its own.
+        """
         self.data_dir = Path(data_dir)
         self.bootstrap = ""
+        self.node = node
+        # What it says when it is ready, as it says it.
+        self.ready_line = ""
         self._kafka = kafka
-        self._node = node
+        self._flags = [*_cluster_flags(peer, cluster, join), *flags]
         self._settings = dict(settings or {})
+        self._environment = dict(environment or {})
+        self._on_log = on_log
         self._process: subprocess.Popen[str] | None = None
+        self._ready = threading.Event()
         self._log: deque[str] = deque(maxlen=LOG_LINES_KEPT)
         self._readers: list[threading.Thread] = []
 
@@ -48,8 +64,23 @@ class ChildBroker:
         """The last lines that the broker logged."""
         return "\n".join(self._log)
 
+    @property
+    def last_line(self) -> str:
+        """The last thing it said, which after a refused start is the reason."""
+        return self._log[-1].removeprefix("penstock: ") if self._log else "it said nothing"
+
+    @property
+    def exit_code(self) -> int | None:
+        """How the process ended, when it did so by itself; None while it runs."""
+        return self._running().poll()
+
     def start(self) -> str:
         """Start and wait until it is ready; returns the bootstrap address."""
+        self.launch()
+        return self.await_ready()
+
+    def launch(self) -> None:
+        """Start without waiting: the members of a cluster wait for each other."""
         if self._process is not None:
             raise ClientError("The broker runs already.")
         self._process = subprocess.Popen(
@@ -59,31 +90,55 @@ class ChildBroker:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=_clean_environment(),
+            env=_clean_environment() | self._environment,
             # Ctrl-C goes to the whole process group; whoever holds this object stops the broker.
             start_new_session=True,
         )
-        ready = threading.Event()
+        self.bootstrap = ""
+        self._ready = threading.Event()
         self._readers = [
-            threading.Thread(target=self._read_output, args=(self._process, ready), daemon=True),
+            threading.Thread(target=self._read_output, args=(self._process,), daemon=True),
             threading.Thread(target=self._read_log, args=(self._process,), daemon=True),
         ]
         for reader in self._readers:
             reader.start()
-        if not ready.wait(START_TIMEOUT_S) or not self.bootstrap:
+
+    def wait_ready(self, timeout_s: float) -> bool:
+        """Whether the start of a launched broker came to an end, good or bad, in that time."""
+        return self._ready.wait(timeout_s)
+
+    def await_ready(self, timeout_s: float = START_TIMEOUT_S) -> str:
+        """Wait until a launched broker is ready; returns the bootstrap address."""
+        self._running()
+        if not self._ready.wait(timeout_s) or not self.bootstrap:
             self.kill()
-            raise ClientError(f"The broker did not start: {self._last_line()}")
+            raise ClientError(f"The broker did not start: {self.last_line}")
         # A restart keeps the port, so that clients find the broker again.
         self._kafka = self.bootstrap
         return self.bootstrap
 
     def stop(self) -> int:
         """Let the broker drain and end; returns its exit code."""
-        return self._end(signal.SIGTERM)
+        self.ask_to_stop()
+        return self._end()
+
+    def ask_to_stop(self) -> None:
+        """Begin to stop without waiting, so that several brokers can stop at once."""
+        self._running().send_signal(signal.SIGTERM)
+        # One that was paused would not hear it.
+        self._running().send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """End the broker at once, as `kill -9` or a power cut would."""
-        self._end(signal.SIGKILL)
+        self._running().send_signal(signal.SIGKILL)
+        self._end()
+
+    def pause(self) -> None:
+        """Let the process stand still, as a machine that swaps or a stalled disk would."""
+        self._running().send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._running().send_signal(signal.SIGCONT)
 
     def restart(self) -> str:
         """Stop, unless it is down already, and start on the same port with the same data."""
@@ -107,7 +162,7 @@ class ChildBroker:
     def _command(self) -> list[str]:
         command = [sys.executable, "-m", "penstock.cli.main", "up", "--stop-with-stdin"]
         command += ["--kafka", self._kafka, "--data-dir", str(self.data_dir)]
-        command += ["--node", str(self._node)]
+        command += ["--node", str(self.node), *self._flags]
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
         return command
@@ -117,9 +172,8 @@ class ChildBroker:
             raise ClientError("The broker is not running.")
         return self._process
 
-    def _end(self, how: signal.Signals) -> int:
+    def _end(self) -> int:
         process = self._running()
-        process.send_signal(how)
         try:
             code = process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -132,12 +186,14 @@ class ChildBroker:
         self._process = None
         return code
 
-    def _read_output(self, process: "subprocess.Popen[str]", ready: threading.Event) -> None:
+    def _read_output(self, process: "subprocess.Popen[str]") -> None:
         assert process.stdout is not None
+        ready = self._ready
         with process.stdout as lines:
             for line in lines:
                 _, found, rest = line.partition(_READY)
                 if found:
+                    self.ready_line = line.rstrip()
                     self.bootstrap = rest.split()[0]
                     ready.set()
         # The output also ends when the start was refused, and then nobody should keep waiting.
@@ -148,9 +204,22 @@ class ChildBroker:
         with process.stderr as lines:
             for line in lines:
                 self._log.append(line.rstrip())
+                if self._on_log is not None:
+                    self._on_log(line.rstrip())
 
-    def _last_line(self) -> str:
-        return self._log[-1] if self._log else "it said nothing"
+
+def _cluster_flags(
+    peer: str | None, cluster: Mapping[int, str] | None, join: str | None
+) -> list[str]:
+    flags = []
+    if peer is not None:
+        flags += ["--peer", peer]
+    if cluster:
+        members = sorted(cluster.items())
+        flags += ["--cluster", ",".join(f"{node}={address}" for node, address in members)]
+    if join is not None:
+        flags += ["--join", join]
+    return flags
 
 
 def _clean_environment() -> dict[str, str]:

@@ -36,22 +36,24 @@ def check_reachable(bootstrap: str, timeout_s: float = CONNECT_TIMEOUT_S) -> Non
     reason = "the address is empty"
     for address in filter(None, (part.strip() for part in bootstrap.split(","))):
         try:
-            socket.create_connection(_split(address), timeout_s).close()
+            socket.create_connection(split_address(address), timeout_s).close()
         except OSError as error:
-            reason = _reason(error, timeout_s)
+            reason = reason_of_failure(error, timeout_s)
         else:
             return
     raise no_answer(bootstrap, reason)
 
 
-def _split(address: str) -> tuple[str, int]:
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of HOST:PORT; raises ClientError."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65_535:
         raise ClientError(f"{address!r} is not HOST:PORT, as in {DEFAULT_BOOTSTRAP}.")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def _reason(error: OSError, timeout_s: float) -> str:
+def reason_of_failure(error: OSError, timeout_s: float) -> str:
+    """Why a connection failed, to stand inside a sentence."""
     if isinstance(error, TimeoutError):
         return f"no connection within {timeout_s:g} s"
     return (error.strerror or str(error)).lower().rstrip(".")

@@ -10,7 +10,18 @@ from click.testing import CliRunner
 from penstock import __version__
 from penstock.cli.main import cli, main
 
-COMMANDS = ["up", "topic", "produce", "consume", "group", "config", "log", "demo", "completion"]
+COMMANDS = [
+    "up",
+    "topic",
+    "produce",
+    "consume",
+    "group",
+    "cluster",
+    "config",
+    "log",
+    "demo",
+    "completion",
+]
 
 
 def run_main(
