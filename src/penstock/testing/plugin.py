@@ -1,16 +1,17 @@
-"""The pytest plug-in: fixtures that give a test, or a whole session, a real broker.
+"""The pytest plug-in: fixtures that give a test, or a whole session, a real broker or cluster.
 
 Every project with Penstock installed loads this file, so it imports nothing but pytest; the
 broker's code comes with the first test that asks for a broker.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from penstock.testing.brokers import Broker
+    from penstock.testing.clusters import ProcessCluster
 
 MODES = ("process", "thread")
 MARKER = (
@@ -60,6 +61,32 @@ def penstock_broker(
     wanted = _wanted(request)
     settings = {**penstock_settings, **(wanted.get("settings") or {})}
     yield from _run_broker(_mode(pytestconfig, wanted.get("mode")), tmp_path_factory, settings)
+
+
+@pytest.fixture
+def penstock_cluster(
+    tmp_path_factory: pytest.TempPathFactory, penstock_settings: Mapping[str, str]
+) -> "Iterator[Callable[..., ProcessCluster]]":
+    """Makes clusters for this test alone: `penstock_cluster(nodes=3, settings={})`."""
+    import shutil
+    from contextlib import ExitStack
+
+    from penstock.testing.clusters import ProcessCluster
+
+    directory = tmp_path_factory.mktemp("penstock-cluster")
+    made = 0
+
+    def make(nodes: int = 3, settings: Mapping[str, str] | None = None) -> ProcessCluster:
+        nonlocal made
+        made += 1
+        cluster = ProcessCluster(
+            directory / str(made), nodes=nodes, settings={**penstock_settings, **(settings or {})}
+        )
+        return ends.enter_context(cluster)
+
+    with ExitStack() as ends:
+        ends.callback(shutil.rmtree, directory, ignore_errors=True)
+        yield make
 
 
 def _wanted(request: pytest.FixtureRequest) -> Mapping[str, Any]:
