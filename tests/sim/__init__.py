@@ -1,1 +1,1 @@
-"""A seeded simulator of the consensus core: one seed is one run, and always the same run."""
+"""Seeded simulators: one seed is one run, and always the same run."""

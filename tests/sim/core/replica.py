@@ -8,7 +8,7 @@ from penstock.raft.log_view import membership_steps
 from penstock.raft.membership import Membership, MembershipStep
 from penstock.raft.node import RaftNode
 from penstock.raft.settings import RaftSettings
-from tests.sim.disk import SimulatedDisk
+from tests.sim.core.disk import SimulatedDisk
 from tests.unit.raft.memory_log import MemoryLog
 
 
@@ -84,7 +84,7 @@ class SimulatedReplica:
         if self._random.random() < 0.6:
             durable.drop_before(self._random.randint(durable.first_index, self.applied_index + 1))
             return
-        for index in range(durable.first_index, self.applied_index):
-            is_kept = durable.items[index - durable.base_index - 1].kind is EntryKind.MEMBERSHIP
-            if not is_kept and self._random.random() < 0.7:
-                durable.make_gap(index, index)
+        for item in durable.items[: self.applied_index - durable.base_index - 1]:
+            is_data = item.kind is EntryKind.DATA and item.index < self.applied_index
+            if is_data and self._random.random() < 0.7**item.span:
+                durable.make_gap(item.first_index, item.index)

@@ -6,9 +6,9 @@ from random import Random
 from penstock.raft.entries import EntryKind
 from penstock.raft.membership import Change, ChangeKind
 from penstock.raft.ready import Role
-from tests.sim.cluster import TICK, Cluster
-from tests.sim.invariants import require
-from tests.sim.replica import SimulatedReplica
+from tests.sim.core.cluster import TICK, Cluster
+from tests.sim.core.invariants import require
+from tests.sim.core.replica import SimulatedReplica
 
 HEALING_TICKS_MAX = 600
 
@@ -60,14 +60,18 @@ class Run:
         else:
             for part in range(self.random.choice((1, 1, 1, 3))):
                 self.cluster.propose(replica, (operation, part))
+            if self.random.random() < 0.05:
+                self.cluster.move_log_start(replica, operation)
 
     def _disturb(self) -> None:
-        kind = self.random.randrange(14)
+        kind = self.random.randrange(15)
         alive = self.cluster.alive()
         if kind <= 2 and alive:
             victim = self._victim(alive)
             self._write_in_vain(victim)
             self.cluster.crash(victim)
+            if self.random.random() < 0.5:
+                self.cluster.tell_of_death(victim)
         elif kind <= 5:
             self._restart_all()
         elif kind == 6:
@@ -81,6 +85,8 @@ class Run:
                 replica.compact()
         elif kind == 10 and alive:
             self._transfer(alive)
+        elif kind == 14 and alive:
+            self._resign(alive)
         elif kind == 11 and self.changes:
             self._lose_a_directory()
 
@@ -119,6 +125,12 @@ class Run:
         for replica in alive:
             if replica.node is not None and _leads(replica):
                 replica.node.transfer(self.random.choice(alive).id)
+                self.cluster.settle(replica)
+
+    def _resign(self, alive: list[SimulatedReplica]) -> None:
+        for replica in alive:
+            if replica.node is not None:
+                replica.node.resign()
                 self.cluster.settle(replica)
 
     def _lose_a_directory(self) -> None:
@@ -192,7 +204,11 @@ class Run:
     def _check_clients(self) -> None:
         """Everything that was acknowledged is there, once, and where it was said to be."""
         committed = self.cluster.invariants.committed
-        payloads = [entry.payload for entry in committed if entry.kind is EntryKind.DATA]
+        payloads = [
+            entry.payload
+            for index, entry in enumerate(committed, start=1)
+            if entry.kind is EntryKind.DATA and entry.last_index == index
+        ]
         require(len(payloads) == len(set(payloads)), "an operation was committed twice")
         for operation, index in self.cluster.acknowledged.items():
             require(

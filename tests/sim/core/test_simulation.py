@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.sim.run import run_seed
+from tests.sim.core.run import run_seed
 
 SEEDS_PER_BLOCK = 40
 

@@ -3,15 +3,16 @@
 A mutation is what somebody could plausibly write; the docstring of each names the rule it breaks.
 """
 
-from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple
+from collections.abc import Hashable
+from typing import Any
 
-from penstock.model.ids import LogIndex, ReplicaId, Term
+from penstock.model.ids import BrokerId, DirectoryId, LogIndex, ReplicaId, Term
 from penstock.raft import quorum, replication
 from penstock.raft.core import Core
 from penstock.raft.entries import Entry, HardState
 from penstock.raft.follower import Follower
 from penstock.raft.leader import Leader
+from penstock.raft.log_view import RaftLog
 from penstock.raft.membership import MembershipHistory, MembershipStep
 from penstock.raft.messages import (
     AppendResponse,
@@ -21,29 +22,16 @@ from penstock.raft.messages import (
     VoteRequest,
 )
 from penstock.raft.node import RaftNode
-from penstock.raft.progress import Progress
+from penstock.raft.progress import REPLICATE, Progress
 from penstock.raft.reads import PendingReads
 from penstock.raft.ready import ReadState, Role, Write
 from penstock.raft.replication import Replication
 from penstock.raft.roles import Roles
+from tests.sim.core.cluster import Cluster
+from tests.sim.mutation import Mutations
 
-
-class Mutation(NamedTuple):
-    name: str
-    targets: tuple[tuple[object, str], ...]
-    replacement: Callable[..., Any]
-
-
-ALL: list[Mutation] = []
-
-
-def mutation(name: str, *targets: tuple[object, str]) -> Callable[..., Any]:
-    def register(replacement: Callable[..., Any]) -> Callable[..., Any]:
-        ALL.append(Mutation(name, targets, replacement))
-        return replacement
-
-    return register
-
+ALL = Mutations()
+mutation = ALL.add
 
 _take_write = RaftNode._take_write
 _follow_membership = Replication.follow_membership
@@ -203,7 +191,38 @@ def acknowledges_whole_log(self: Follower, message: Any, index: LogIndex) -> Non
     )
 
 
+@mutation("data is sent from its middle", (RaftLog, "entry_start"))
+def sends_from_the_middle(self: RaftLog, index: int) -> int:
+    return index
+
+
+@mutation("a leader whose host wants it to resign stays", (Roles, "retire"))
+def resigning_leader_stays(self: Roles, leader: Leader) -> None:
+    leader.name_successor()
+
+
+@mutation("the death of any node ends loyalty to the leader", (Roles, "leader_lost"))
+def any_death_ends_loyalty(self: Roles, node: BrokerId, turn: int) -> bool:
+    if self.leader is None:
+        self._enter(Role.FOLLOWER, None, None)
+    return True
+
+
+# Empty disks
+
+
+@mutation("a node that comes back with an empty disk keeps its identity", (Cluster, "_new_id"))
+def empty_disk_keeps_identity(self: Cluster, node: BrokerId) -> ReplicaId:
+    return ReplicaId(node, DirectoryId("d"))
+
+
 # Membership
+
+
+@mutation("a learner is promoted whatever was committed before", (Leader, "is_caught_up"))
+def promoted_by_state_alone(self: Leader, replica: ReplicaId) -> bool:
+    progress = self.replication.progress.get(replica)
+    return progress is not None and progress.state is REPLICATE and progress.recently_active
 
 
 @mutation("learner counted in the quorum", (Replication, "follow_membership"))

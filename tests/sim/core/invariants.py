@@ -19,6 +19,8 @@ class Committed(NamedTuple):
     term: int
     kind: EntryKind
     payload: object
+    # Where the entry ends that covers this index.
+    last_index: int
     # The term in which it was first seen to be committed.
     commit_term: int
 
@@ -34,7 +36,7 @@ class Invariants:
         self.committed: list[Committed] = []
         self._leaders: dict[int, ReplicaId] = {}
         self._votes: dict[tuple[ReplicaId, int], ReplicaId] = {}
-        self._entries: dict[tuple[int, int], tuple[object, int]] = {}
+        self._entries: dict[tuple[int, int], tuple[object, int, int]] = {}
 
     def on_leader(self, node: RaftNode) -> None:
         """One leader per term, and it holds all that was committed in earlier terms."""
@@ -70,7 +72,7 @@ class Invariants:
             previous_term = entry.term
 
     def _check_entry(self, entry: Entry, previous_term: int) -> None:
-        key, value = (entry.index, entry.term), (entry.payload, previous_term)
+        key, value = (entry.index, entry.term), (entry.payload, previous_term, entry.span)
         known = self._entries.setdefault(key, value)
         require(known == value, f"index {entry.index} of term {entry.term} differs: log matching")
 
@@ -119,12 +121,14 @@ class Invariants:
             if index > len(self.committed):
                 require(index == len(self.committed) + 1, f"index {index} committed before others")
                 require(entry.kind is not EntryKind.GAP, "a gap was committed")
-                self.committed.append(Committed(entry.term, entry.kind, entry.payload, node.term))
+                committed = Committed(entry.term, entry.kind, entry.payload, entry.index, node.term)
+                self.committed.append(committed)
                 self._check_durable(node, index, entry.term, logs)
             known = self.committed[index - 1]
             require(known.term == entry.term, f"committed index {index} changed its term")
             require(
-                entry.kind is EntryKind.GAP or known.payload == entry.payload,
+                entry.kind is EntryKind.GAP
+                or (known.payload, known.last_index) == (entry.payload, entry.index),
                 f"committed index {index} changed",
             )
 

@@ -9,8 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from penstock.raft.messages import PeerFault
-from tests.sim.mutations import ALL, Mutation
-from tests.sim.run import run_seed
+from tests.sim.core.mutations import ALL
+from tests.sim.core.run import run_seed
+from tests.sim.mutation import Mutation
 from tests.unit.raft import (
     test_follower,
     test_leader,
@@ -57,6 +58,15 @@ DIRECTED: dict[str, Test] = {
     ),
     "an acknowledgement says the end of the log, not of the append": (
         test_follower.test_a_late_append_does_not_undo_what_a_later_one_brought
+    ),
+    "a leader whose host wants it to resign stays": (
+        test_leader.test_a_leader_that_its_host_makes_resign_names_a_successor
+    ),
+    "the death of any node ends loyalty to the leader": (
+        test_roles.test_whoever_knows_that_the_leader_s_process_is_gone_does_not_wait
+    ),
+    "a learner is promoted whatever was committed before": (
+        test_membership.test_a_learner_needs_what_was_committed_an_election_time_out_ago
     ),
     "promote before caught up": test_membership.test_a_learner_that_is_behind_is_not_promoted,
     "a leader that removed itself stays": (

@@ -6,14 +6,15 @@ from random import Random
 from typing import NamedTuple
 
 from penstock.model.ids import BrokerId, DirectoryId, LogIndex, ReplicaId, Term
+from penstock.raft.entries import EntryKind
 from penstock.raft.membership import Membership
-from penstock.raft.messages import Message
+from penstock.raft.messages import AppendRejection, Message
 from penstock.raft.node import RaftNode
 from penstock.raft.ready import Ready, Role
 from penstock.raft.settings import RaftSettings
-from tests.sim.invariants import Invariants
-from tests.sim.network import SimulatedNetwork
-from tests.sim.replica import SimulatedReplica
+from tests.sim.core.invariants import Invariants
+from tests.sim.core.network import SimulatedNetwork
+from tests.sim.core.replica import SimulatedReplica
 
 TICK = 10
 
@@ -71,7 +72,7 @@ class Cluster:
             appends_in_flight_max=self.random.choice((1, 2, 8)),
             bytes_in_flight_max=self.random.choice((30, 1000)),
             uncommitted_bytes_max=self.random.choice((50, 1000)),
-            promotion_lag_max=2,
+            hurry_ticks_max=2,
             snapshot_wait_rounds_max=2,
         )
         self.slow_disk = self.random.choice((2, 10, 40))
@@ -203,8 +204,25 @@ class Cluster:
         self._settle(replica)
 
     def send(self, message: Message | Beat | BeatAnswer) -> None:
+        if isinstance(message, AppendRejection):
+            message = self._vaguer(message)
         for delay in self.network.delays(message.sender.node, message.to.node):
             self._schedule(delay, Arrival(message))
+
+    def _vaguer(self, message: AppendRejection) -> AppendRejection:
+        """A hint that is too low costs time only. It often lies inside of an entry."""
+        lowest = max(0, message.hint_index - self.random.choice((0, 0, 3)))
+        return message._replace(
+            hint_index=LogIndex(self.random.randint(lowest, message.hint_index))
+        )
+
+    def tell_of_death(self, replica: SimulatedReplica) -> None:
+        """The others see that the connections to a process that died are refused."""
+        turn = self.random.randrange(3)
+        for other in self.alive():
+            if other.node is not None and self.now >= other.paused_until:
+                other.node.leader_lost(replica.id.node, turn)
+                self._settle(other)
 
     # The host's part: carry out what the core asks for, and check it
 
@@ -253,9 +271,15 @@ class Cluster:
 
     def propose(self, replica: SimulatedReplica, operation: object) -> None:
         assert replica.node is not None
-        index = replica.node.propose(operation, 10)
+        span = self.random.choice((1, 1, 2, 3, 7))
+        index = replica.node.propose(operation, 10, span)
         if isinstance(index, int):
             replica.waiting[index] = (replica.node.term, operation)
+        self._settle(replica)
+
+    def move_log_start(self, replica: SimulatedReplica, operation: int) -> None:
+        assert replica.node is not None
+        replica.node.propose_own(EntryKind.LOG_START, operation)
         self._settle(replica)
 
     def read(self, replica: SimulatedReplica, context: object) -> None:

@@ -1,0 +1,33 @@
+"""Disks that can't take more for a while, and disks that lie for a while."""
+
+from typing import Protocol
+
+from tests.sim.machine.process import Machine
+
+
+class Victim(Protocol):
+    @property
+    def machine(self) -> Machine: ...
+
+    def crash(self, *, lost_power: bool) -> None: ...
+
+
+def fill_disk(machine: Machine) -> None:
+    """For a while there is no room; what was promised before stays."""
+    world, drive = machine.world, machine.drive
+    drive.bytes_max = drive.used() + world.random.randint(0, 300)
+    world.after(world.random.uniform(0.2, 3.0), lambda: machine.drive.empty_out())
+
+
+def fail_syncs(victim: Victim) -> None:
+    """Nobody knows what is on disk then; the node is of no use until it starts anew."""
+    machine = victim.machine
+    world, drive = machine.world, machine.drive
+    drive.failing.add("sync")
+
+    def end() -> None:
+        drive.failing.clear()
+        if machine.drive is drive:
+            victim.crash(lost_power=True)
+
+    world.after(world.random.uniform(0.1, 2.0), end)

@@ -1,0 +1,67 @@
+"""The disk of a simulated machine: the fault-injecting one, with a process that dies with it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+from tests.unit.storage.fault_file_system import Entries, FaultFileSystem, PowerLoss
+
+
+def _nobody() -> None:
+    """No process runs on the disk."""
+
+
+class Drive(FaultFileSystem):
+    """`steps_left` counts down to a death in the middle of a change; `on_death` hears of it."""
+
+    def __init__(self, *, bytes_max: int | None = None) -> None:
+        super().__init__(bytes_max=bytes_max)
+        self.on_death: Callable[[], None] = _nobody
+
+    def die(self) -> None:
+        self._is_dead = True
+        self.on_death()
+        raise PowerLoss
+
+    def stop(self) -> None:
+        """The process that used it is gone; whatever of it is left can do nothing more."""
+        self._is_dead = True
+
+    def reborn(self, random: Random, *, lost_power: bool) -> "Drive":
+        """What the next process finds: everything written, or after a power loss less."""
+        found = self.after_power_loss(random.getrandbits(32)) if lost_power else self.after_kill()
+        drive = Drive(bytes_max=self.bytes_max)
+        drive._entries, drive._durable = found._entries, found._durable
+        return drive
+
+    def rename(self, old: Path, new: Path) -> None:
+        """As the slow one, but does not look through the whole disk for what lies below a file."""
+        inode = self._entries.get(old)
+        if inode is None:
+            super().rename(old, new)
+            return
+        self.act()
+
+        def change(entries: Entries) -> None:
+            entries.pop(old, None)
+            entries[new] = inode
+
+        self._change(old.parent, change)
+
+    def used(self) -> int:
+        return sum(len(inode.data) for inode in self._entries.values() if inode is not None)
+
+    def empty_out(self) -> None:
+        """There is room again."""
+        self.bytes_max = None
+
+    def files(self, suffix: str) -> list[Path]:
+        return sorted(
+            path
+            for path, inode in self._entries.items()
+            if inode is not None and path.name.endswith(suffix)
+        )
+
+    def flip_bit(self, path: Path, random: Random) -> None:
+        """What a disk may do to what it was given long ago."""
+        self.damage(path, random.randrange(len(self.inode(path).data)))

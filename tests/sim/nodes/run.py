@@ -1,0 +1,386 @@
+"""One run of whole nodes: clients, administrators and faults at random; then healing, equality."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+
+from penstock.cluster.topic import Topic
+from penstock.cluster.topic_decisions import NewTopic
+from penstock.model.errors import Refused
+from penstock.model.ids import BrokerId, PartitionId, PartitionIndex, TopicId
+from penstock.raft.settings import RaftSettings
+from penstock.replication.replica import Replica
+from tests.sim.linearizability import Operation, is_linearizable
+from tests.sim.machine.bugs import bugs_fail
+from tests.sim.machine.disk_faults import fail_syncs, fill_disk
+from tests.sim.machine.process import Machine
+from tests.sim.machine.wire import Switch
+from tests.sim.machine.world import World
+from tests.sim.nodes.admin import Administrator, excused, topics
+from tests.sim.nodes.committer import Committer
+from tests.sim.nodes.node import PartitionAt, SimulatedNode, peer_endpoint
+from tests.sim.replicas.checks import check_acknowledged, records_of
+from tests.sim.replicas.clients import Producer
+from tests.sim.replicas.history import History, require
+
+HEALING_S_MAX = 180.0
+WORK_S_MIN = 6.0
+WORK_S_MAX = 60.0
+LISTED = 3
+DATA = "data"
+DATA_PARTITIONS = 2
+OTHERS = ("a",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    seed: int
+    steps: int
+    seconds: float
+    groups: int
+    terms: int
+    committed: int
+    acknowledged: int
+    changes_of_topics: int
+    commits_of_offsets: int
+    moves: int
+    disks_replaced: int
+
+
+class Run:
+    def __init__(self, seed: int, operations: int) -> None:
+        self.seed = seed
+        self.operations = operations
+        self.random = Random(seed)
+        self.world = World(self.random)
+        self.switch = Switch(self.world)
+        self.histories: dict[PartitionId, History] = {}
+        self.fault_chance = self.random.choice((0.02, 0.1, 0.3))
+        self.moves_replicas = self.random.random() < 0.6
+        self.moves = self.disks_replaced = 0
+        self.nodes = self._make_nodes()
+        self.administrators = [Administrator(self.world, self.nodes, OTHERS) for _ in range(3)]
+        self.committer = Committer(self.world, self.nodes, DATA)
+        self.producers: list[Producer] = []
+
+    def _make_nodes(self) -> list[SimulatedNode]:
+        listed = {number: peer_endpoint(number) for number in map(BrokerId, range(1, LISTED + 1))}
+        raft = RaftSettings(
+            heartbeats_by_host=True,
+            append_bytes_max=self.random.choice((500, 1 << 20)),
+            snapshot_wait_rounds_max=2,
+        )
+        nodes = [self._make_node(number, raft, cluster=listed) for number in listed]
+        if self.random.random() < 0.5:
+            joiner = BrokerId(LISTED + 1)
+            nodes.append(self._make_node(joiner, raft, join=peer_endpoint(BrokerId(1))))
+        for node in nodes:
+            node.on_deleted = self._deleted
+        return nodes
+
+    def _make_node(self, number: BrokerId, raft: RaftSettings, **how: object) -> SimulatedNode:
+        return SimulatedNode(
+            Machine(self.world, self.switch, number),
+            cluster=how.get("cluster", {}),  # type: ignore[arg-type]
+            join=how.get("join"),  # type: ignore[arg-type]
+            raft=raft,
+            history_of=self._history_of,
+        )
+
+    def _history_of(self, replica: Replica) -> History:
+        history = self.histories.get(replica.key)
+        if history is None:
+            history = History(compacts=replica.config.cleanup_compact)
+            self.histories[replica.key] = history
+        return history
+
+    def _deleted(self, topic_id: TopicId) -> None:
+        for key, history in self.histories.items():
+            if key.topic_id == topic_id:
+                history.is_over = True
+
+    # The run
+
+    def execute(self) -> RunReport:
+        try:
+            with bugs_fail(self.world):
+                return self._execute()
+        finally:
+            for node in self.nodes:
+                node.crash(lost_power=False)
+
+    def _execute(self) -> RunReport:
+        for node in self.nodes:
+            node.start()
+        self._make_data_topic()
+        enough, limit = self.world.now + WORK_S_MIN, self.world.now + WORK_S_MAX
+        while self.world.now < limit and not (self._is_work_done() and self.world.now > enough):
+            self.world.run_for(self.random.uniform(0.02, 0.3))
+            for administrator in self.administrators:
+                administrator.act()
+            self.committer.act()
+            if self.random.random() < self.fault_chance:
+                self._disturb()
+            if self.moves_replicas and self.random.random() < 0.1:
+                self._move()
+        self._heal()
+        self._check()
+        return self._report()
+
+    def _is_work_done(self) -> bool:
+        return all(producer.is_done for producer in self.producers)
+
+    def _make_data_topic(self) -> None:
+        """Without it there is nothing to do: faults begin afterwards."""
+        ready = self.world.run_until(
+            lambda: all(node.is_registered for node in self.nodes), HEALING_S_MAX
+        )
+        require(ready, f"the cluster did not form: {[node.refused for node in self.nodes]}")
+        server, process = self.nodes[0].server, self.nodes[0].machine.process
+        assert server is not None
+        assert process is not None
+        new = NewTopic(name=DATA, partitions=DATA_PARTITIONS, configs={})
+        creation = process.spawn(server.services.topics.create([new]))
+        require(self.world.run_until(creation.done, 30.0), "no topic was made within 30 s")
+        topic = creation.result()[DATA]
+        require(isinstance(topic, Topic), f"no topic was made: {topic!r}")
+        share = self.operations // (2 * DATA_PARTITIONS)
+        for number in range(2 * DATA_PARTITIONS):
+            key = PartitionId(topic.topic_id, PartitionIndex(number % DATA_PARTITIONS))
+            self.producers.append(self._producer(number + 1, key, share))
+
+    def _producer(self, number: int, key: PartitionId, batches: int) -> Producer:
+        places = [PartitionAt(node, lambda: key) for node in self.nodes]
+        producer = Producer(self.world, lambda: places, number, batches, repeats_keys=False)
+        producer.key = key
+        return producer
+
+    # Faults
+
+    def _disturb(self) -> None:
+        running = [node for node in self.nodes if node.is_up]
+        kind = self.random.randrange(15)
+        if kind <= 3:
+            self._restart_all()
+        elif kind == 4:
+            self.switch.heal()
+        elif kind == 5:
+            self.switch.break_some()
+        elif kind == 6:
+            numbers = [node.node for node in self.nodes]
+            side = {self.random.choice(numbers)}
+            self.switch.partition(numbers, side, one_way=self.random.random() < 0.4)
+        elif running:
+            self._hit(self.random.choice(running), kind)
+
+    def _hit(self, victim: SimulatedNode, kind: int) -> None:
+        process = victim.machine.process
+        assert process is not None
+        if kind <= 8:
+            victim.crash(lost_power=self.random.random() < 0.4)
+        elif kind == 9:
+            steps, lost = self.random.randint(0, 8), self.random.random() < 0.5
+            victim.machine.crash_in_a_write(steps, lost_power=lost)
+        elif kind == 10:
+            process.loop.pause(self.random.uniform(0.2, 4.0))
+        elif kind == 11:
+            process.clock.skew_ms += self.random.choice((-3_600_000, -500, 500, 3_600_000))
+        elif kind == 13:
+            fill_disk(victim.machine)
+        elif kind == 14:
+            fail_syncs(victim)
+        elif self._may_lose_a_disk():
+            victim.crash(lost_power=False)
+            victim.machine.replace_drive()
+            self.disks_replaced += 1
+            victim.start()
+
+    def _restart_all(self) -> None:
+        for node in self.nodes:
+            if not node.is_up:
+                node.start()
+
+    def _may_lose_a_disk(self) -> bool:
+        """Only one at a time, and only once every group has done with the one before."""
+        if len(self.nodes) <= LISTED or not all(node.is_registered for node in self.nodes):
+            return False
+        known = {node.id for node in self.nodes}
+        return all(
+            replica.membership.members <= known and len(replica.membership.voters) >= LISTED
+            for node in self.nodes
+            for replica in node.replicas()
+        )
+
+    def _move(self) -> None:
+        nodes = [node for node in self.nodes if node.is_responsive]
+        if not nodes:
+            return
+        node = self.random.choice(nodes)
+        numbers = self.random.sample([node.node for node in self.nodes], LISTED)
+        assert node.machine.process is not None
+        self.moves += 1
+        node.machine.process.spawn(_try_to_move(node, numbers, self.random.randrange(2)))
+
+    # Healing
+
+    def _heal(self) -> None:
+        self.switch.become_reliable()
+        for node in self.nodes:
+            node.machine.drive.steps_left = None
+            node.machine.drive.empty_out()
+        limit = self.world.now + HEALING_S_MAX
+        while not self._is_equal():
+            self._repair()
+            self.world.run_for(0.5)
+            self.committer.look()
+            if self.world.now > limit:
+                require(False, f"the cluster did not recover: {self._describe()}")
+
+    def _repair(self) -> None:
+        """What an operator would do: start what is down, and anew what can't go on."""
+        for node in self.nodes:
+            is_stopped = any(each.stopped_because is not None for each in node.replicas())
+            if node.is_up and (is_stopped or node.refused is not None):
+                node.crash(lost_power=False)
+        self._restart_all()
+
+    def _groups(self) -> Iterator[tuple[PartitionId, list[Replica]]]:
+        groups: dict[PartitionId, list[Replica]] = {}
+        for node in self.nodes:
+            for replica in node.replicas():
+                groups.setdefault(replica.key, []).append(replica)
+        yield from groups.items()
+
+    def _is_equal(self) -> bool:
+        return not self._unfinished()
+
+    def _unfinished(self) -> str:
+        """What is still to come, in one sentence; empty when all is well."""
+        if not all(node.is_registered for node in self.nodes):
+            return f"not registered: {[n.node for n in self.nodes if not n.is_registered]}"
+        if any(administrator.is_waiting for administrator in self.administrators):
+            return "an administrator waits"
+        if not self._is_work_done():
+            return "a producer is not done"
+        states = [node.server.cluster for node in self.nodes if node.server is not None]
+        if len({cluster.applied for cluster in states}) > 1:
+            return f"metadata differs: {[cluster.applied for cluster in states]}"
+        for key, replicas in self._groups():
+            problem = _unequal(replicas)
+            if problem:
+                return f"group {key}: {problem}"
+        if (
+            self.committer.acknowledged
+            and (self.committer.found or 0) < self.committer.acknowledged
+        ):
+            return f"offset {self.committer.acknowledged} is not found: {self.committer.found}"
+        return ""
+
+    def _describe(self) -> str:
+        lines = [self._unfinished()]
+        for node in self.nodes:
+            lines.append(f"node {node.node}: up {node.is_up}, {node.refused}, {node.id}")
+            lines += [f"  {each.partition} {_describe(each)}" for each in node.replicas()]
+        return "\n  ".join(lines)
+
+    # Checks
+
+    def _check(self) -> None:
+        for node in self.nodes:
+            node.look_everywhere()
+        self._check_records()
+        self._check_metadata()
+        require(
+            (self.committer.found or 0) <= self.committer.asked,
+            f"offset {self.committer.found} was never committed",
+        )
+
+    def _check_records(self) -> None:
+        for key, replicas in self._groups():
+            for producer in self.producers:
+                if producer.key == key:
+                    for replica in replicas:
+                        records = records_of(replica)
+                        check_acknowledged(producer, records, 0, compacts=False)
+
+    def _check_metadata(self) -> None:
+        copies = set()
+        for node in self.nodes:
+            assert node.server is not None
+            cluster = node.server.cluster
+            copies.add(
+                tuple(
+                    sorted(
+                        (topic.name, topic.topic_id, topic.partitions) for topic in cluster.topics()
+                    )
+                )
+            )
+        require(len(copies) == 1, f"nodes know different topics: {copies}")
+        counts = {name: partitions for name, _, partitions in next(iter(copies))}
+        history = [done for administrator in self.administrators for done in administrator.history]
+        now = self.world.now
+        for name in OTHERS:
+            own = [done for done in history if done.call[1] == name]  # type: ignore[index]
+            own.append(Operation(now, now, ("read", name, 0), counts.get(name, 0)))
+            require(
+                is_linearizable(excused(own), topics, 0),
+                f"no order explains what administrators saw of '{name}': {own}",
+            )
+
+    def _report(self) -> RunReport:
+        histories = self.histories.values()
+        return RunReport(
+            seed=self.seed,
+            steps=self.world.steps,
+            seconds=round(self.world.now, 3),
+            groups=len(histories),
+            terms=sum(history.terms for history in histories),
+            committed=sum(history.committed_index for history in histories),
+            acknowledged=sum(len(producer.acknowledged) for producer in self.producers),
+            changes_of_topics=sum(len(each.history) for each in self.administrators),
+            commits_of_offsets=self.committer.acknowledged,
+            moves=self.moves,
+            disks_replaced=self.disks_replaced,
+        )
+
+
+def _unequal(replicas: list[Replica]) -> str:
+    """Why a group is not settled and equal; empty if it is."""
+    leaders = [replica for replica in replicas if replica.is_leader and replica.is_settled]
+    if len(leaders) != 1:
+        return f"{len(leaders)} settled leaders"
+    core = leaders[0]._node
+    by_id = {replica.id: replica for replica in replicas}
+    if core.commit_index != core.last_index:
+        return "not all is committed"
+    for member in sorted(core.membership.members):
+        replica = by_id.get(member)
+        if replica is None or replica.stopped_because is not None:
+            return f"{member} has no replica"
+        if replica._applied_index != core.last_index:
+            return f"{member} is at {replica._applied_index} of {core.last_index}"
+    extra = sorted(by_id.keys() - core.membership.members)
+    return f"{extra} have a replica and are no members" if extra else ""
+
+
+def _describe(replica: Replica) -> str:
+    if replica.stopped_because is not None:
+        return f"stopped: {replica.stopped_because}"
+    core = replica._node
+    return (
+        f"{core.role.name} of term {core.term} led by {core.leader}, at {core.last_index}, commit "
+        f"{core.commit_index}, {sorted(core.membership.voters)} {sorted(core.membership.learners)}"
+    )
+
+
+async def _try_to_move(node: SimulatedNode, numbers: list[BrokerId], partition: int) -> None:
+    assert node.server is not None
+    try:
+        await node.server.services.reassignments.reassign(DATA, partition, numbers)
+    except Refused:
+        return
+
+
+def run_seed(seed: int, operations: int = 100) -> RunReport:
+    """The same seed gives the same run, and so the same report or the same failure."""
+    return Run(seed, operations).execute()

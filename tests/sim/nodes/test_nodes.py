@@ -1,0 +1,21 @@
+"""Random runs of whole nodes: nothing acknowledged is lost, and one order explains the metadata."""
+
+import pytest
+
+from tests.sim.nodes.run import run_seed
+
+SEEDS_PER_BLOCK = 10
+
+
+@pytest.mark.parametrize("block", range(3))
+def test_every_invariant_holds_in_random_runs(block: int) -> None:
+    first = 1 + block * SEEDS_PER_BLOCK
+    reports = [run_seed(seed) for seed in range(first, first + SEEDS_PER_BLOCK)]
+    assert sum(report.acknowledged for report in reports) > 100 * SEEDS_PER_BLOCK
+    assert sum(report.changes_of_topics for report in reports) > 5 * SEEDS_PER_BLOCK
+    assert sum(report.commits_of_offsets for report in reports) > 5 * SEEDS_PER_BLOCK
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    assert run_seed(7) == run_seed(7)
+    assert run_seed(7) != run_seed(8)

@@ -1,0 +1,1 @@
+"""Replicas of one partition with real logs, exchange and heartbeats, on simulated machines."""

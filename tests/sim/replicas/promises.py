@@ -1,0 +1,90 @@
+"""Checks every promise that leaves a node against what its disk would keep if power failed now."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from penstock.model.ids import PartitionId
+from penstock.model.topic_config import TopicConfig
+from penstock.raft.entries import HardState
+from penstock.raft.messages import AppendResponse, Message, VoteRequest, VoteResponse
+from penstock.replication.exchange import Exchange
+from penstock.replication.store import _hard_state
+from penstock.storage.data_directory import DataDirectory
+from penstock.storage.hard_states import HardStates
+from penstock.storage.log import Log
+from penstock.storage.open_files import OpenFiles
+from tests.sim.machine.drive import Drive
+from tests.sim.machine.process import Process
+from tests.sim.replicas.history import require
+from tests.unit.storage.fault_file_system import FaultFileSystem, Inode
+
+# Reading a whole log back for every acknowledgement would take most of a run's time.
+ACKNOWLEDGEMENT_CHANCE = 0.02
+
+
+def durable_hard_state(drive: Drive, path: Path, key: PartitionId) -> HardState:
+    """Term and vote as the disk has them for sure."""
+    found = drive._durable.get(path)
+    require(found is not None, "the file of terms and votes is not durable")
+    assert found is not None
+    inode = Inode()
+    inode.data, inode.durable = bytearray(found.durable), bytearray(found.durable)
+    alone = FaultFileSystem()
+    alone._entries = dict.fromkeys(path.parents)
+    alone._entries[path] = inode
+    return _hard_state(HardStates.open(path, file_system=alone).get(key))
+
+
+class Promises:
+    def __init__(self, process: Process, directory: DataDirectory, config: TopicConfig) -> None:
+        self._process = process
+        self._directory = directory
+        self._config = config
+
+    def check(self, key: PartitionId, message: Message) -> None:
+        if isinstance(message, VoteResponse) and message.granted and not message.pre:
+            stored = self.hard_state(key)
+            require(
+                stored.term > message.term or stored == (message.term, message.to),
+                f"{message.sender} promised its vote to {message.to} before it was on disk",
+            )
+        elif isinstance(message, VoteRequest) and not message.pre:
+            require(
+                self.hard_state(key).term >= message.term,
+                f"{message.sender} campaigns in term {message.term} before that is on disk",
+            )
+        elif isinstance(message, AppendResponse):
+            self._check_acknowledgement(key, message)
+
+    def hard_state(self, key: PartitionId) -> HardState:
+        return durable_hard_state(self._process.drive, self._directory.hard_states_path, key)
+
+    def _check_acknowledgement(self, key: PartitionId, message: AppendResponse) -> None:
+        random = self._process.random
+        if random.random() >= ACKNOWLEDGEMENT_CHANCE:
+            return
+        found = self._process.drive.after_power_loss(random.getrandbits(32))
+        log = Log.open(
+            self._directory.partition_directory(*key),
+            config=self._config,
+            file_system=found,
+            open_files=OpenFiles(found, 100),
+            clock=self._process.clock,
+            on_batch=lambda _: None,
+        )
+        require(
+            log.last_index >= message.match_index,
+            f"{message.sender} acknowledged index {message.match_index} and would keep "
+            f"{log.last_index}",
+        )
+
+
+class CheckedExchange(Exchange):
+    """Lets nothing out that is not true yet."""
+
+    promises: Promises
+
+    def send(self, key: PartitionId, messages: Sequence[Message]) -> None:
+        for message in messages:
+            self.promises.check(key, message)
+        super().send(key, messages)

@@ -1,0 +1,394 @@
+"""One run: clients, faults and changes of membership at random; then healing, and equality."""
+
+from dataclasses import dataclass
+from random import Random
+
+from penstock.model.errors import Refused
+from penstock.model.ids import BrokerId, ReplicaId
+from penstock.model.topic_config import TopicConfig
+from penstock.raft.settings import RaftSettings
+from tests.sim.machine.bugs import bugs_fail
+from tests.sim.machine.disk_faults import fail_syncs, fill_disk
+from tests.sim.machine.process import Machine
+from tests.sim.machine.wire import Switch
+from tests.sim.machine.world import World
+from tests.sim.replicas.checks import check_acknowledged, records_of
+from tests.sim.replicas.clients import Consumer, Producer
+from tests.sim.replicas.history import History, require
+from tests.sim.replicas.node import SimulatedNode, endpoint_of
+
+HEALING_S_MAX = 120.0
+VOTERS = 3
+SPARES = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    seed: int
+    steps: int
+    seconds: float
+    terms: int
+    committed: int
+    acknowledged: int
+    read: int
+    changes: int
+    disks_replaced: int
+    bits_flipped: int
+
+
+class Run:
+    def __init__(self, seed: int, operations: int) -> None:
+        self.seed = seed
+        self.operations = operations
+        self.random = Random(seed)
+        self.world = World(self.random)
+        self.switch = Switch(self.world)
+        self.fault_chance = self.random.choice((0.05, 0.2, 0.4))
+        self.changes_members = self.random.random() < 0.5
+        self.compacts = self.random.random() < 0.3
+        self.history = History(compacts=self.compacts)
+        self.is_disturbed = True
+        self.changes = 0
+        self.disks_replaced = 0
+        self.bits_flipped = 0
+        # Whose disk holds a bit that nobody wrote.
+        self.damaged: SimulatedNode | None = None
+        self.nodes = self._make_nodes()
+        self.producers = [
+            Producer(self.world, lambda: self.nodes, number, batches, repeats_keys=self.compacts)
+            for number, batches in enumerate(self._shares(3), start=1)
+        ]
+        self.consumer = Consumer(self.world, lambda: self.nodes, self.history)
+
+    def _shares(self, producers: int) -> list[int]:
+        return [self.operations // producers] * producers
+
+    def _make_nodes(self) -> list[SimulatedNode]:
+        spares = SPARES if self.changes_members else 0
+        numbers = [BrokerId(number) for number in range(1, VOTERS + spares + 1)]
+        founders: list[ReplicaId] = []
+        config = TopicConfig(
+            segment_bytes=self.random.choice((300, 1000, 100_000)),
+            index_interval_bytes=100,
+            cleanup_compact=self.compacts,
+            cleanup_delete=not self.compacts,
+            min_cleanable_dirty_ratio=0.1,
+            min_insync_replicas=self.random.choice((1, 2)),
+        )
+        raft = RaftSettings(
+            heartbeats_by_host=True,
+            append_bytes_max=self.random.choice((300, 1 << 20)),
+            appends_in_flight_max=self.random.choice((1, 64)),
+            snapshot_wait_rounds_max=2,
+        )
+        nodes = [
+            SimulatedNode(
+                Machine(self.world, self.switch, number),
+                founders=founders,
+                config=config,
+                raft=raft,
+                history=self.history,
+            )
+            for number in numbers
+        ]
+        founders += [node.id for node in nodes[:VOTERS]]
+        for node in nodes:
+            node.wanted = list(founders)
+            node.on_election = self._strike
+            node.peers = {number: endpoint_of(number) for number in numbers}
+        return nodes
+
+    # The run
+
+    def execute(self) -> RunReport:
+        try:
+            with bugs_fail(self.world):
+                return self._execute()
+        finally:
+            for node in self.nodes:
+                node.crash(lost_power=False)
+
+    def _execute(self) -> RunReport:
+        for node in self.nodes:
+            node.start()
+        limit = self.world.now + 300.0
+        while not all(producer.is_done for producer in self.producers):
+            self.world.run_for(self.random.uniform(0.02, 0.2))
+            self.consumer.look()
+            if self.random.random() < self.fault_chance:
+                self._disturb()
+            if self.changes_members and self.random.random() < 0.03:
+                self._change_members()
+            if self.random.random() < 0.25:
+                self._upkeep()
+            if self.world.now > limit / 3:
+                break
+        self._heal()
+        return self._report()
+
+    def _running(self) -> list[SimulatedNode]:
+        return [node for node in self.nodes if node.is_up]
+
+    def _victim(self) -> SimulatedNode | None:
+        """Leaders are hit more often than others: there is more to lose."""
+        running = self._running()
+        leading = [node for node in running if node.leading()]
+        if not running:
+            return None
+        return self.random.choice(leading if leading and self.random.random() < 0.5 else running)
+
+    def _disturb(self) -> None:
+        victim = self._victim()
+        kind = self.random.randrange(21)
+        if kind <= 3:
+            self._restart_all()
+        elif kind == 4:
+            self.switch.heal()
+        elif kind == 5:
+            self.switch.break_some()
+        elif kind <= 7:
+            self._cut(victim)
+        elif victim is None:
+            return
+        elif kind <= 9:
+            self._crash(victim)
+        elif kind in (17, 18):
+            self._crash_and_start(victim)
+        elif kind == 19:
+            fail_syncs(victim)
+        elif kind == 20:
+            self._flip_a_bit(victim)
+        elif kind == 10:
+            steps, lost = self.random.randint(0, 8), self.random.random() < 0.5
+            victim.machine.crash_in_a_write(steps, lost_power=lost)
+        elif kind == 11:
+            self._pause(victim)
+        elif kind == 12:
+            self._transfer(victim)
+        elif kind == 13:
+            fill_disk(victim.machine)
+        elif kind in (14, 15):
+            self._lose_a_disk(victim)
+        else:
+            self._jump_clock(victim)
+
+    def _crash(self, victim: SimulatedNode) -> None:
+        victim.crash(lost_power=self.random.random() < 0.4)
+
+    def _strike(self, candidate: SimulatedNode) -> None:
+        """Power fails at somebody while a vote is under way: what it promised must survive."""
+        others = [node for node in self._running() if node is not candidate]
+        if self.is_disturbed and others and self.random.random() < self.fault_chance:
+            victim = self.random.choice(others)
+            delay = self.random.uniform(0.0, 0.02)
+            self.world.after(delay, lambda: self._crash_and_start(victim))
+
+    def _crash_and_start(self, victim: SimulatedNode) -> None:
+        if not self.is_disturbed:
+            return
+        victim.crash(lost_power=self.random.random() < 0.7)
+        self.world.after(self.random.uniform(0.0, 0.1), lambda: self._start(victim))
+
+    def _start(self, node: SimulatedNode) -> None:
+        if not node.is_up:
+            node.start()
+
+    def _restart_all(self) -> None:
+        for node in self.nodes:
+            if not node.is_up:
+                node.start()
+
+    def _cut(self, victim: SimulatedNode | None) -> None:
+        numbers = [node.node for node in self.nodes]
+        side = set(self.random.sample(numbers, self.random.randint(1, 2)))
+        if victim is not None and self.random.random() < 0.5:
+            side = {victim.node}
+        self.switch.partition(numbers, side, one_way=self.random.random() < 0.4)
+
+    def _pause(self, victim: SimulatedNode) -> None:
+        process = victim.machine.process
+        assert process is not None
+        process.loop.pause(self.random.uniform(0.2, 4.0))
+
+    def _transfer(self, victim: SimulatedNode) -> None:
+        target = self.random.choice(self.nodes).node
+        for node in self.nodes:
+            if node.leading():
+                node.in_loop(lambda n=node: _try_transfer(n, target))  # type: ignore[misc]
+
+    def _jump_clock(self, victim: SimulatedNode) -> None:
+        process = victim.machine.process
+        assert process is not None
+        process.clock.skew_ms += self.random.choice((-3_600_000, -500, 500, 3_600_000))
+
+    def _lose_a_disk(self, victim: SimulatedNode) -> None:
+        """Raft survives the loss of one of three disks, not of two: one at a time, replaced, and
+        only after the group has recovered from the one before."""
+        if not self.changes_members or not self._may_lose_a_disk():
+            return
+        self._replace_disk(victim)
+
+    def _replace_disk(self, victim: SimulatedNode) -> None:
+        wanted = self._wanted_numbers()
+        victim.crash(lost_power=False)
+        victim.replace_disk()
+        self.disks_replaced += 1
+        self._want([node.id for node in self.nodes if node.node in wanted])
+        victim.start()
+
+    def _flip_a_bit(self, victim: SimulatedNode) -> None:
+        """In what was closed long ago. The disk is as good as lost, once somebody notices."""
+        segments = victim.machine.drive.files(".log")[:-2]
+        if segments and self.changes_members and self._may_lose_a_disk():
+            victim.machine.drive.flip_bit(self.random.choice(segments), self.random)
+            self.bits_flipped += 1
+            self.damaged = victim
+
+    def _may_lose_a_disk(self) -> bool:
+        if self.damaged is not None:
+            return False
+        known = {node.id for node in self.nodes}
+        replicas = [node.replica for node in self.nodes if node.is_up]
+        running = [
+            replica
+            for replica in replicas
+            if replica is not None and replica.stopped_because is None
+        ]
+        if len(running) < len(self.nodes):
+            return False
+        newest = max(running, key=lambda replica: (replica.term, replica.is_leader))
+        return newest.is_reconciled and all(
+            len(replica.membership.voters) >= VOTERS and replica.membership.members <= known
+            for replica in running
+        )
+
+    def _wanted_numbers(self) -> set[BrokerId]:
+        return {replica.node for replica in self.nodes[0].wanted}
+
+    def _change_members(self) -> None:
+        if self.damaged is not None:
+            # A smaller group could not do without the disk that nobody can trust.
+            return
+        size = self.random.choice((VOTERS, VOTERS, VOTERS, VOTERS - 1))
+        chosen = self.random.sample(self.nodes, size)
+        self.changes += 1
+        self._want([node.id for node in chosen])
+
+    def _want(self, voters: list[ReplicaId]) -> None:
+        for node in self.nodes:
+            node.want(voters)
+
+    def _upkeep(self) -> None:
+        for node in self.nodes:
+            if node.is_up and node.replica is not None and self.random.random() < 0.5:
+                node.upkeep()
+        if not self.compacts and self.random.random() < 0.3:
+            for node in self.nodes:
+                if node.leading():
+                    node.delete_records(self.random.random())
+
+    # Healing
+
+    def _heal(self) -> None:
+        """With everyone back and the network whole, the group must work and become equal."""
+        self.is_disturbed = False
+        self.switch.become_reliable()
+        for node in self.nodes:
+            node.machine.drive.empty_out()
+            node.machine.drive.steps_left = None
+        if self.damaged is not None:
+            self._replace_disk(self.damaged)
+        limit = self.world.now + HEALING_S_MAX
+        while not self._is_equal():
+            self._repair()
+            self.world.run_for(0.2)
+            if self.world.now > limit:
+                require(False, f"the group did not recover: {self._describe()}")
+        self._check()
+
+    def _repair(self) -> None:
+        """What an operator would do: start what is down, and give up a disk that is damaged."""
+        for node in self.nodes:
+            if node.is_up and node.is_stopped:
+                node.crash(lost_power=False)
+            if not node.is_up:
+                node.start()
+
+    def _settled_leader(self) -> SimulatedNode | None:
+        for node in self.nodes:
+            if node.leading() and node.replica is not None and node.replica.is_settled:
+                return node
+        return None
+
+    def _is_whole(self, leader: SimulatedNode) -> bool:
+        """Every member of the leader's group runs, has what the leader has, and is wanted."""
+        replica = leader.replica
+        assert replica is not None
+        if not replica.is_reconciled:
+            return False
+        by_id = {node.id: node for node in self.nodes}
+        members = [by_id.get(member) for member in sorted(replica.membership.members)]
+        return all(
+            node is not None
+            and node.is_up
+            and node.replica is not None
+            and node.replica.stopped_because is None
+            and node.replica._applied_index == replica._applied_index
+            and node.replica._node.last_index == replica._node.last_index
+            for node in members
+        )
+
+    def _is_equal(self) -> bool:
+        if not all(producer.is_done for producer in self.producers):
+            return False
+        leader = self._settled_leader()
+        if leader is None or leader.replica is None or not self._is_whole(leader):
+            return False
+        core = leader.replica._node
+        return core.commit_index == core.last_index == leader.replica._applied_index
+
+    def _check(self) -> None:
+        leader = self._settled_leader()
+        assert leader is not None
+        assert leader.replica is not None
+        voters = leader.replica.membership.voters
+        for node in self.nodes:
+            if node.id in voters:
+                node.observe()
+                assert node.replica is not None
+                records = records_of(node.replica)
+                start = node.replica.log_start_offset
+                for producer in self.producers:
+                    check_acknowledged(producer, records, start, compacts=self.compacts)
+
+    def _describe(self) -> str:
+        lines = [f"producers done: {[producer.is_done for producer in self.producers]}"]
+        lines += [node.describe() for node in self.nodes]
+        return "\n  ".join(lines)
+
+    def _report(self) -> RunReport:
+        return RunReport(
+            seed=self.seed,
+            steps=self.world.steps,
+            seconds=round(self.world.now, 3),
+            terms=self.history.terms,
+            committed=self.history.committed_index,
+            acknowledged=sum(len(producer.acknowledged) for producer in self.producers),
+            read=self.consumer.records,
+            changes=self.changes,
+            disks_replaced=self.disks_replaced,
+            bits_flipped=self.bits_flipped,
+        )
+
+
+def _try_transfer(node: SimulatedNode, target: BrokerId) -> None:
+    assert node.replica is not None
+    try:
+        node.replica.transfer(target)
+    except Refused:
+        return
+
+
+def run_seed(seed: int, operations: int = 100) -> RunReport:
+    """The same seed gives the same run, and so the same report or the same failure."""
+    return Run(seed, operations).execute()
