@@ -1,5 +1,6 @@
 """Fixtures: a broker shared by the run, brokers of a test's own, topics with fresh names."""
 
+import signal
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,6 +9,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.e2e.processes import Broker
+
+# Whoever is started in the background may ignore Ctrl-C and would hand that on to all commands.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 MakeTopic = Callable[..., str]
 MakeBroker = Callable[..., Broker]

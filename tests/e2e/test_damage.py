@@ -39,9 +39,11 @@ def segments(broker: Broker) -> list[Path]:
 
 
 def batch_starts(segment: Path) -> list[int]:
+    """Where the batches of clients begin; an own entry of the broker ends before it begins."""
     data, position, found = segment.read_bytes(), 0, []
     while position + 12 <= len(data):
-        found.append(position)
+        if struct.unpack_from(">i", data, position + 23)[0] >= 0:
+            found.append(position)
         position += 12 + struct.unpack_from(">i", data, position + 8)[0]
     return found
 
@@ -307,7 +309,9 @@ def test_a_full_disk_refuses_writes_serves_reads_and_heals(
         while (answer := wire.produce(topic, b"healed")).error_code != ErrorCode.NONE:
             assert time.monotonic() < deadline, "the partition does not heal"
             time.sleep(0.2)
-    assert answer.base_offset == taken
+    # What met the full disk was refused, as an error after which a producer tries again: it may
+    # come about once there is room, behind everything that was acknowledged.
+    assert answer.base_offset >= taken
     broker.kill()
     broker.start()
-    assert_goes_on(broker, topic, taken + 1)
+    assert_goes_on(broker, topic, answer.base_offset + 1)

@@ -119,9 +119,9 @@ def test_log_directories_are_described(
     fill(java, broker, topic, [TIME_MS])
     described = admin("describe_log_dirs")[str(broker.data_dir)]
     topic_id = uuid.UUID(bytes=as_bytes(admin("describe_topic", topic=topic)["id"]))
-    (segment,) = (broker.data_dir / "topics" / topic_id.hex / "0").glob("*.log")
-    assert described["sizes"][f"{topic}-0"] == segment.stat().st_size
-    assert described["sizes"][f"{topic}-1"] == 0
+    for partition in (0, 1):
+        (segment,) = (broker.data_dir / "topics" / topic_id.hex / str(partition)).glob("*.log")
+        assert described["sizes"][f"{topic}-{partition}"] == segment.stat().st_size
     assert described["usable_bytes"] > 0
 
 

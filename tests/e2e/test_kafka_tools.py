@@ -153,8 +153,8 @@ def test_our_segments_are_segments_of_kafka(
     java: Java, broker: Broker, make_topic: MakeTopic
 ) -> None:
     """Kafka's own reader of log files accepts each batch and its CRC, in every codec."""
-    topic = make_topic()
     before = segments_of_first_partitions(broker)
+    topic = make_topic()
     for codec in CODECS:
         fill(java, broker, topic, 4, codec)
     (segment,) = segments_of_first_partitions(broker) - before

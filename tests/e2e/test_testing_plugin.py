@@ -60,7 +60,7 @@ def test_the_pages_examples_pass(tmp_path: Path, mode: str) -> None:
         (tmp_path / name).write_text(text)
     outcome = run_pytest(tmp_path, f"--penstock-mode={mode}")
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
-    assert f"{4 if mode == 'process' else 3} passed" in outcome.stdout
+    assert f"{5 if mode == 'process' else 4} passed" in outcome.stdout
 
 
 def test_the_example_without_pytest_runs(tmp_path: Path) -> None:

@@ -1,0 +1,70 @@
+"""What an operator does to a running cluster: moves replicas, drains nodes, watches it settle."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.protocol.kafka.api_keys import ApiKey
+from penstock.protocol.kafka.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from penstock.protocol.kafka.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+)
+from tests.e2e.cluster_nodes import Cluster, wait_until
+from tests.e2e.processes import run
+
+MOVE_TIMEOUT_S = 60.0
+COMMAND_TIMEOUT_S = 90.0
+
+
+def move_replicas(cluster: Cluster, topic: str, partition: int, replicas: Sequence[int]) -> None:
+    """Ask any node for it, and wait until the cluster says that it is done."""
+    start_move(cluster, topic, partition, replicas)
+    await_move(cluster, topic, partition, replicas)
+
+
+def start_move(cluster: Cluster, topic: str, partition: int, replicas: Sequence[int]) -> None:
+    moved = ReassignablePartition(partition_index=partition, replicas=list(replicas))
+    request = AlterPartitionReassignmentsRequest(
+        timeout_ms=30_000, topics=[ReassignableTopic(name=topic, partitions=[moved])]
+    )
+    node = cluster.running()[-1]
+    answer = node.ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, request, timeout_s=40)
+    assert answer.error_code == 0, answer
+    assert all(p.error_code == 0 for t in answer.responses for p in t.partitions), answer
+
+
+def await_move(cluster: Cluster, topic: str, partition: int, replicas: Sequence[int]) -> None:
+    wait_until(
+        f"the move of {topic}-{partition} to {list(replicas)}",
+        lambda: not moving(cluster) and is_placed(cluster, topic, partition, replicas),
+        MOVE_TIMEOUT_S,
+    )
+
+
+def moving(cluster: Cluster) -> list[Any]:
+    request = ListPartitionReassignmentsRequest(timeout_ms=10_000, topics=None)
+    answer = cluster.running()[-1].ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, request)
+    assert answer.error_code == 0, answer
+    return list(answer.topics)
+
+
+def is_placed(cluster: Cluster, topic: str, partition: int, replicas: Sequence[int]) -> bool:
+    views = [node.partitions(topic)[topic, partition] for node in cluster.running()]
+    wanted = frozenset(replicas)
+    return all(view.replicas == wanted == view.in_sync for view in views)
+
+
+def operate(cluster: Cluster, *arguments: str) -> str:
+    """`penstock cluster ...` against any node that runs; returns what it printed."""
+    bootstrap = ",".join(node.bootstrap for node in cluster.running())
+    outcome = run("cluster", *arguments, "--bootstrap", bootstrap, timeout_s=COMMAND_TIMEOUT_S)
+    assert outcome.returncode == 0, f"{arguments}: {outcome.stdout}{outcome.stderr}"
+    return outcome.stdout
+
+
+def status(cluster: Cluster) -> Any:
+    return json.loads(operate(cluster, "status", "--json"))

@@ -1,0 +1,234 @@
+"""What happens to a cluster of three under load: the short tests and the soaks run the same."""
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.e2e.cluster_disks import Disk
+from tests.e2e.cluster_history import History, Summary, under_load
+from tests.e2e.cluster_logs import compare_logs
+from tests.e2e.cluster_moves import await_move, move_replicas, operate, start_move, status
+from tests.e2e.cluster_network import Network
+from tests.e2e.cluster_nodes import Cluster, ClusterNode, wait_until
+from tests.e2e.cluster_probe import Probe
+
+TOPIC = "history"
+OFFSETS = "__consumer_offsets"
+PEER_SECRET = {"PENSTOCK_PEER_SECRET": "known to the members only"}
+# Ten ticks of a tenth of a second, and up to as much again by chance.
+ELECTION_TIMEOUT_S = 2.0
+PAUSE_S = 2 * ELECTION_TIMEOUT_S
+# While a node is away the others go on after an election and a client's own retries.
+GOES_ON_WITHIN_S = 10.0
+SETTLED_WITHIN_S = 60.0
+DOWN_S = (0.0, 1.5)
+NODES = 3
+PARTITIONS = 3
+# How often a move is disturbed by the death of a node.
+KILL_SHARE = 0.3
+
+Fault = Callable[[Cluster, History, random.Random], None]
+
+
+@contextmanager
+def three_nodes(folder: Path, network: Network | None = None) -> Iterator[Cluster]:
+    secret = PEER_SECRET if network else None
+    with Cluster(folder, network=network, environment=secret) as cluster:
+        cluster.create_topic(TOPIC, partitions=PARTITIONS)
+        yield cluster
+
+
+def run_rounds(cluster: Cluster, fault: Fault, *, rounds: int, every_s: float, seed: int) -> str:
+    """The same fault again and again under load, then health, the history and the disks."""
+    dice = random.Random(seed)
+    with under_load(cluster.bootstrap, TOPIC) as history:
+        for _ in range(rounds):
+            due = time.monotonic() + every_s
+            fault(cluster, history, dice)
+            time.sleep(max(0.0, due - time.monotonic()))
+        return judge(cluster, history)
+
+
+def judge(cluster: Cluster, history: History) -> str:
+    """The verdict of a run whose faults are over; ends the cluster."""
+    settled_s = cluster.wait_until_healthy(TOPIC, OFFSETS, timeout_s=SETTLED_WITHIN_S)
+    summary: Summary = history.finish()
+    cluster.wait_until_healthy(TOPIC, OFFSETS)
+    directories = [node.data_dir for node in cluster.running()]
+    cluster.freeze_and_kill()
+    compared = compare_logs(directories)
+    assert compared > 0
+    return f"{summary}; settled after {settled_s:.1f} s; {compared:,} entries equal on the disks"
+
+
+def kill_one(cluster: Cluster, history: History, dice: random.Random) -> None:
+    """`kill -9` of a node by chance, which comes back a little later."""
+    node = dice.choice(cluster.running())
+    node.kill()
+    time.sleep(dice.uniform(*DOWN_S))
+    node.start()
+
+
+def restart_each(cluster: Cluster, history: History, dice: random.Random) -> None:
+    """A rolling restart, as an upgrade does it: one after the other, each waiting for health."""
+    for node in list(cluster.nodes.values()):
+        assert node.terminate() == 0, node.stderr()[-2000:]
+        node.start()
+        cluster.wait_until_healthy(TOPIC, OFFSETS, timeout_s=SETTLED_WITHIN_S)
+
+
+def pause_leader(cluster: Cluster, history: History, dice: random.Random) -> None:
+    """SIGSTOP for longer than an election takes: when it wakes, it still believes that it leads."""
+    leader = cluster.leader(TOPIC)
+    leader.pause()
+    try:
+        time.sleep(ELECTION_TIMEOUT_S)
+        history.wait_for_progress(timeout_s=GOES_ON_WITHIN_S)
+        time.sleep(PAUSE_S - ELECTION_TIMEOUT_S)
+    finally:
+        leader.resume()
+    history.wait_for_progress(timeout_s=GOES_ON_WITHIN_S)
+
+
+def cut_off_leader(network: Network) -> Fault:
+    """The leader loses both others, but no client: it must acknowledge nothing."""
+
+    def fault(cluster: Cluster, history: History, dice: random.Random) -> None:
+        leader = cluster.leader(TOPIC)
+        others = [number for number in cluster.nodes if number != leader.number]
+        probe = Probe(leader, TOPIC)
+        network.cut_off(leader.number, others)
+        try:
+            probe.send(5)
+            await_other_leader(cluster, leader, others)
+            history.wait_for_progress(timeout_s=GOES_ON_WITHIN_S)
+            probe.send(5)
+            time.sleep(1.0)
+        finally:
+            network.heal()
+        await_agreement(cluster)
+        answers = probe.close()
+        assert 0 not in answers, f"the cut-off leader acknowledged something: {answers}"
+        history.wait_for_progress(timeout_s=GOES_ON_WITHIN_S)
+
+    return fault
+
+
+def cut_one_way(network: Network) -> Fault:
+    """The leader's packets to the others are lost, or theirs to it, or those between two nodes."""
+
+    def fault(cluster: Cluster, history: History, dice: random.Random) -> None:
+        leader = cluster.leader(TOPIC).number
+        others = [number for number in cluster.nodes if number != leader]
+        one, another = dice.sample(others, 2)
+        pairs = dice.choice(
+            [
+                [(leader, one), (leader, another)],
+                [(one, leader), (another, leader)],
+                [(leader, one)],
+                [(one, leader)],
+                [(one, another)],
+            ]
+        )
+        for sender, receiver in pairs:
+            network.cut(sender, receiver)
+        try:
+            time.sleep(ELECTION_TIMEOUT_S)
+            history.wait_for_progress(timeout_s=2 * GOES_ON_WITHIN_S)
+            time.sleep(ELECTION_TIMEOUT_S)
+        finally:
+            network.heal()
+        history.wait_for_progress(timeout_s=GOES_ON_WITHIN_S)
+
+    return fault
+
+
+def fill_disk(node: ClusterNode, disk: Disk) -> Fault:
+    """One node can't write any more: the others go on, and it comes back when there is room."""
+
+    def fault(cluster: Cluster, history: History, dice: random.Random) -> None:
+        disk.fill()
+        try:
+            history.wait_for_progress(timeout_s=GOES_ON_WITHIN_S)
+            time.sleep(PAUSE_S)
+            history.wait_for_progress(timeout_s=GOES_ON_WITHIN_S)
+            assert node.is_running, "a full disk must not end the node"
+        finally:
+            disk.free()
+        cluster.wait_until_healthy(TOPIC, timeout_s=SETTLED_WITHIN_S)
+
+    return fault
+
+
+def lose_disk(cluster: Cluster, history: History, dice: random.Random) -> None:
+    """A node comes back with an empty disk and is filled again without an operator."""
+    node = dice.choice(cluster.running())
+    node.kill()
+    node.wipe()
+    history.wait_for_progress(timeout_s=GOES_ON_WITHIN_S)
+    node.start()
+    cluster.wait_until_healthy(TOPIC, OFFSETS, timeout_s=SETTLED_WITHIN_S)
+
+
+def replace_node(cluster: Cluster, history: History, dice: random.Random) -> None:
+    """A further node joins and gets a replica; then another is drained, removed and ends."""
+    leaver = dice.choice(list(cluster.nodes.values()))
+    newcomer = cluster.join(max(cluster.nodes) + 1)
+    history.wait_for_progress(timeout_s=GOES_ON_WITHIN_S)
+    staying = [number for number in cluster.nodes if number != leaver.number]
+    move_replicas(cluster, TOPIC, 0, staying)
+    history.wait_for_progress(timeout_s=GOES_ON_WITHIN_S)
+    operate(cluster, "drain", str(leaver.number))
+    assert all(
+        leaver.number not in view.replicas for view in newcomer.partitions(TOPIC, OFFSETS).values()
+    )
+    assert leaver.terminate() == 0
+    del cluster.nodes[leaver.number]
+    operate(cluster, "remove", str(leaver.number))
+    assert leaver.number not in [node["node"] for node in status(cluster)["nodes"]]
+    cluster.wait_until_healthy(TOPIC, OFFSETS, timeout_s=SETTLED_WITHIN_S)
+
+
+def move_around(cluster: Cluster, history: History, dice: random.Random) -> None:
+    """Replicas go to nodes that never had them, and come back to nodes that once did.
+
+    Every now and then a node dies in the middle of it.
+    """
+    if len(cluster.nodes) == NODES:
+        cluster.join(max(cluster.nodes) + 1)
+    partition = dice.randrange(PARTITIONS)
+    replicas = dice.sample(sorted(cluster.nodes), NODES)
+    if dice.random() < KILL_SHARE:
+        start_move(cluster, TOPIC, partition, replicas)
+        kill_one(cluster, history, dice)
+        await_move(cluster, TOPIC, partition, replicas)
+    else:
+        move_replicas(cluster, TOPIC, partition, replicas)
+    history.wait_for_progress(timeout_s=GOES_ON_WITHIN_S)
+
+
+def anything(network: Network) -> Fault:
+    """Any of the faults that leave a cluster of three a cluster of three."""
+    faults = [kill_one, pause_leader, lose_disk, cut_off_leader(network), cut_one_way(network)]
+
+    def fault(cluster: Cluster, history: History, dice: random.Random) -> None:
+        dice.choice(faults)(cluster, history, dice)
+
+    return fault
+
+
+def await_other_leader(cluster: Cluster, old: ClusterNode, others: list[int]) -> None:
+    """Until the majority has a leader of its own; how long it takes is in the history."""
+    wait_until(
+        f"another leader than {old.number}",
+        lambda: all(
+            cluster.nodes[number].partitions(TOPIC)[TOPIC, 0].leader in others for number in others
+        ),
+        GOES_ON_WITHIN_S,
+    )
+
+
+def await_agreement(cluster: Cluster) -> None:
+    cluster.wait_until_healthy(TOPIC, timeout_s=SETTLED_WITHIN_S)

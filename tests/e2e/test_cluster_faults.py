@@ -1,0 +1,96 @@
+"""Proves that three nodes lose nothing they acknowledged, whatever happens to one of them.
+
+Real processes under idempotent producers and a consumer group of confluent-kafka; the soaks run
+the same scenarios for minutes (tests/soak).
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e import cluster_network
+from tests.e2e.cluster_disks import small_disk
+from tests.e2e.cluster_history import under_load
+from tests.e2e.cluster_network import Network
+from tests.e2e.cluster_nodes import Cluster
+from tests.e2e.cluster_scenarios import (
+    OFFSETS,
+    TOPIC,
+    cut_off_leader,
+    cut_one_way,
+    fill_disk,
+    judge,
+    kill_one,
+    pause_leader,
+    restart_each,
+    run_rounds,
+    three_nodes,
+)
+
+# One after the other: two clusters at once on two cores would measure each other.
+pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(180)]
+
+
+@pytest.fixture(scope="module")
+def can_cut() -> None:
+    reason = cluster_network.why_not()
+    if reason is not None:
+        pytest.skip(f"cut networks can't be tested: {reason}")
+
+
+@pytest.fixture
+def network(can_cut: None) -> Iterator[Network]:
+    with Network(3) as network:
+        yield network
+
+
+def test_random_kills_lose_nothing(tmp_path: Path) -> None:
+    with three_nodes(tmp_path) as cluster:
+        run_rounds(cluster, kill_one, rounds=3, every_s=4, seed=3)
+
+
+def test_a_kill_of_all_nodes_at_once_loses_nothing(tmp_path: Path) -> None:
+    with three_nodes(tmp_path) as cluster, under_load(cluster.bootstrap, TOPIC) as history:
+        cluster.freeze_and_kill()
+        cluster.start()
+        history.wait_for_progress()
+        judge(cluster, history)
+
+
+def test_a_rolling_restart_is_seen_only_as_latency(tmp_path: Path) -> None:
+    with three_nodes(tmp_path) as cluster:
+        run_rounds(cluster, restart_each, rounds=1, every_s=0, seed=1)
+
+
+def test_a_leader_paused_for_longer_than_an_election_does_no_harm(tmp_path: Path) -> None:
+    with three_nodes(tmp_path) as cluster:
+        run_rounds(cluster, pause_leader, rounds=1, every_s=0, seed=1)
+
+
+def test_a_cut_off_leader_acknowledges_nothing(tmp_path: Path, network: Network) -> None:
+    with three_nodes(tmp_path, network) as cluster:
+        run_rounds(cluster, cut_off_leader(network), rounds=1, every_s=0, seed=1)
+
+
+def test_packets_lost_one_way_stop_nobody_for_long(tmp_path: Path, network: Network) -> None:
+    with three_nodes(tmp_path, network) as cluster:
+        run_rounds(cluster, cut_one_way(network), rounds=2, every_s=0, seed=2)
+
+
+def test_a_full_disk_on_one_node_stops_nobody_else(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    node = cluster.nodes[1]
+    with small_disk(node) as disk, cluster:
+        cluster.create_topic(TOPIC)
+        run_rounds(cluster, fill_disk(node, disk), rounds=1, every_s=0, seed=1)
+
+
+def test_groups_and_topics_are_the_same_on_every_node(tmp_path: Path) -> None:
+    """A fresh cluster: every node answers alike, and leaders are spread."""
+    with three_nodes(tmp_path) as cluster, under_load(cluster.bootstrap, TOPIC) as history:
+        cluster.wait_until_healthy(TOPIC, OFFSETS)
+        views = [node.partitions(TOPIC) for node in cluster.nodes.values()]
+        assert views[0] == views[1] == views[2]
+        assert {view.leader for view in views[0].values()} == {1, 2, 3}
+        history.finish()

@@ -1,0 +1,84 @@
+"""The long forms of the cluster's live tests: fifty kills, and minutes of every other fault."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e import cluster_network
+from tests.e2e.cluster_disks import small_disk
+from tests.e2e.cluster_network import Network
+from tests.e2e.cluster_nodes import Cluster
+from tests.e2e.cluster_scenarios import (
+    TOPIC,
+    Fault,
+    anything,
+    cut_off_leader,
+    cut_one_way,
+    fill_disk,
+    kill_one,
+    lose_disk,
+    move_around,
+    pause_leader,
+    replace_node,
+    restart_each,
+    run_rounds,
+    three_nodes,
+)
+from tests.soak.conftest import Tell
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(0)]
+
+KILLS = int(os.environ.get("SOAK_KILLS", "50"))
+KILL_EVERY_S = 5.0
+# The faults below take 5 to 30 seconds each, so that each soak is about two minutes long.
+ROUNDS = int(os.environ.get("SOAK_ROUNDS", "8"))
+# A fault that comes more often than the cluster settles would prove less, not more.
+EVERY_S = 12.0
+
+
+@pytest.fixture
+def network() -> Iterator[Network]:
+    reason = cluster_network.why_not()
+    if reason is not None:
+        pytest.skip(f"cut networks can't be tested: {reason}")
+    with Network(3) as network:
+        yield network
+
+
+def test_random_kills(tmp_path: Path, tell: Tell, seed: int) -> None:
+    with three_nodes(tmp_path) as cluster:
+        outcome = run_rounds(cluster, kill_one, rounds=KILLS, every_s=KILL_EVERY_S, seed=seed)
+    tell(f"seed {seed}, {KILLS} kills: {outcome}")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [pause_leader, restart_each, lose_disk, replace_node, move_around],
+    ids=lambda fault: fault.__name__,
+)
+def test_fault(tmp_path: Path, tell: Tell, seed: int, fault: Fault) -> None:
+    with three_nodes(tmp_path) as cluster:
+        outcome = run_rounds(cluster, fault, rounds=ROUNDS, every_s=EVERY_S, seed=seed)
+    tell(f"seed {seed}, {ROUNDS} rounds: {outcome}")
+
+
+@pytest.mark.parametrize(
+    "make", [cut_off_leader, cut_one_way, anything], ids=lambda make: make.__name__
+)
+def test_cut(tmp_path: Path, tell: Tell, seed: int, network: Network, make: object) -> None:
+    assert callable(make)
+    with three_nodes(tmp_path, network) as cluster:
+        outcome = run_rounds(cluster, make(network), rounds=ROUNDS, every_s=EVERY_S, seed=seed)
+    tell(f"seed {seed}, {ROUNDS} rounds: {outcome}")
+
+
+def test_full_disk(tmp_path: Path, tell: Tell, seed: int) -> None:
+    cluster = Cluster(tmp_path)
+    node = cluster.nodes[1]
+    with small_disk(node) as disk, cluster:
+        cluster.create_topic(TOPIC)
+        fault = fill_disk(node, disk)
+        outcome = run_rounds(cluster, fault, rounds=ROUNDS, every_s=EVERY_S, seed=seed)
+    tell(f"seed {seed}, {ROUNDS} times full: {outcome}")
