@@ -1,4 +1,4 @@
-"""Runs the workloads one after the other, each on a fresh broker: `make bench`."""
+"""Runs the workloads one after the other, each on a fresh broker or cluster: `make bench`."""
 
 import argparse
 import shutil
@@ -7,7 +7,16 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks import many_partitions, recovery, small_requests, start_up, throughput
+from benchmarks import (
+    cluster_partitions,
+    failover,
+    many_partitions,
+    recovery,
+    replication,
+    small_requests,
+    start_up,
+    throughput,
+)
 from benchmarks.figures import Figure, table, write_json
 from benchmarks.modes import MODES, Mode
 
@@ -22,6 +31,9 @@ WORKLOADS: dict[str, Workload] = {
     "requests": small_requests.run,
     "throughput": throughput.run,
     "recovery": recovery.run,
+    "failover": failover.run,
+    "replication": replication.run,
+    "cluster-partitions": cluster_partitions.run,
 }
 
 

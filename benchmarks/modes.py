@@ -15,6 +15,7 @@ class Mode:
     idle_seconds: float
     small_requests: int
     recovery_bytes: int
+    kills: int
 
 
 MODES = {
@@ -27,6 +28,7 @@ MODES = {
         idle_seconds=10,
         small_requests=50_000,
         recovery_bytes=1024 * MIB,
+        kills=50,
     ),
     "quick": Mode(
         messages_of_100_bytes=50_000,
@@ -37,5 +39,6 @@ MODES = {
         idle_seconds=1,
         small_requests=2_000,
         recovery_bytes=16 * MIB,
+        kills=2,
     ),
 }
