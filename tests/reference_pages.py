@@ -5,7 +5,8 @@ tests/test_docs.py fails when a page in the repository is not what this makes of
 
 import importlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
 from penstock.cluster.broker_settings import BROKER_SETTINGS
 from penstock.cluster.settings import Setting
@@ -13,6 +14,11 @@ from penstock.cluster.topic_settings import TOPIC_SETTINGS
 from penstock.frontdoor.kafka.api import Api
 from penstock.frontdoor.kafka.api_table import APIS
 from tests.documents import ROOT
+from tests.sim.core import mutations as core_mutations
+from tests.sim.core.test_mutations import DIRECTED
+from tests.sim.mutation import Mutation
+from tests.sim.nodes import mutations as node_mutations
+from tests.sim.replicas import mutations as replica_mutations
 
 REFERENCE = ROOT / "docs" / "reference"
 HANDLERS = "penstock.frontdoor.kafka.handlers"
@@ -94,7 +100,53 @@ def meaning(setting: Setting) -> str:
     return setting.documentation.replace("|", "\\|") + marks
 
 
-PAGES = {"kafka-apis.md": kafka_apis, "kafka-settings.md": kafka_settings}
+MUTATIONS_HEAD = """\
+# Mutations
+
+Bugs that somebody could plausibly write. The tests inject each of them, and each must be noticed,
+by a directed test or by random runs of the simulator, which stop at the first broken invariant.
+What is listed here fails the build when it is not caught.
+"""
+
+
+def mutations() -> str:
+    sections = [
+        _mutations_of("The consensus core", "core", core_mutations.ALL, DIRECTED),
+        _mutations_of(
+            "Replicas on simulated disks and networks", "replicas", replica_mutations.ALL
+        ),
+        _mutations_of("Whole nodes", "nodes", node_mutations.ALL),
+    ]
+    return MUTATIONS_HEAD + "".join(sections)
+
+
+def _mutations_of(
+    title: str,
+    layer: str,
+    listed: Iterable[Mutation],
+    directed: Mapping[str, Callable[[], None]] = MappingProxyType({}),
+) -> str:
+    rows = []
+    for mutation in listed:
+        test = directed.get(mutation.name)
+        caught_by = f"random runs of `tests/sim/{layer}`"
+        if test is not None:
+            # A small function in between only hands arguments to the test it names.
+            name = test.__name__ if test.__name__.startswith("test_") else _called_by(test)
+            caught_by = f"{name} in `tests/unit/raft`"
+        rows.append(f"| {mutation.name} | {caught_by} |\n")
+    return f"\n## {title}\n\n| mutation | caught by |\n|---|---|\n" + "".join(rows)
+
+
+def _called_by(function: Callable[[], None]) -> str:
+    return next(name for name in function.__code__.co_names if name.startswith("test_only"))
+
+
+PAGES = {
+    "kafka-apis.md": kafka_apis,
+    "kafka-settings.md": kafka_settings,
+    "mutations.md": mutations,
+}
 
 if __name__ == "__main__":
     for name, make in PAGES.items():
