@@ -5,6 +5,7 @@
 DEMO_SECONDS ?= 30
 BENCH ?= full
 SOAK_SECONDS ?= 600
+SOAK_SEEDS ?= 10000
 SEEDS ?= 1000
 SEED ?= 1
 PYTEST_WORKERS ?= 2
@@ -58,10 +59,14 @@ docs: $(STAMP) ## Write the reference pages that follow from the code.
 bench: $(STAMP) ## Measure the named workloads; BENCH=quick for a smoke run.
 	$(BIN)/python -m benchmarks --mode $(BENCH)
 
-sim: $(STAMP) ## Simulate the consensus core with SEEDS seeds (default 1000) from SEED (default 1).
+sim: $(STAMP) ## Simulate core, replicas and whole nodes: SEEDS seeds (1000) from SEED (1) each.
 	$(BIN)/python -m tests.sim --seeds $(SEEDS) --seed $(SEED)
 
-soak: $(STAMP) ## Run the long tests for about SOAK_SECONDS (default 600) each.
+# A run of replicas or whole nodes takes about ten times as long as one of the core alone.
+soak: $(STAMP) ## Simulate SOAK_SEEDS seeds (10000, a fifth of it for nodes) and run the long tests.
+	$(BIN)/python -m tests.sim --layer core --seeds $(SOAK_SEEDS)
+	$(BIN)/python -m tests.sim --layer replicas --seeds $$(($(SOAK_SEEDS) / 5))
+	$(BIN)/python -m tests.sim --layer nodes --seeds $$(($(SOAK_SEEDS) / 5))
 	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest --soak -m soak tests
 
 clean: ## Remove everything that the targets above made.
