@@ -133,7 +133,8 @@ class DataDirectory:
         """From now on, and durably, the node belongs to this cluster and can join no other."""
         joined = self._identity._replace(cluster_id=cluster_id, founders=tuple(founders))
         assert self.cluster_id is None or self._identity == joined, "a cluster is for life"
-        joined.write(self.path, self._file_system)
+        with _refusals(self.path):
+            joined.write(self.path, self._file_system)
         self._identity = joined
 
     def log_directories(self) -> list[Path]:

@@ -106,6 +106,9 @@ class History:
     def on_producers(self, replica: Replica) -> None:
         """Each replica knows the last batch of every producer: else a retry is taken twice, or a
         producer that did nothing wrong can't go on. And it knows of none that is not there."""
+        if replica._log.end_offset < replica._installed_offset:
+            # A snapshot is being written: the states are its own already, the log is not.
+            return
         known = {}
         for producer_id, producer in replica._states.active():
             last = producer.batches[-1]
