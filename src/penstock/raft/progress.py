@@ -110,8 +110,10 @@ class Progress:
         if self.state is ProgressState.PROBE:
             if previous_index != self.next_index - 1:
                 return False
-            # A follower whose disk lost something has less than it said before.
-            self.match_index = min(self.match_index, agreed_index)
+            # A follower whose disk lost something has less than it said before. How much is not
+            # known until a probe finds it out: where the logs may agree is no proof that they do.
+            if agreed_index < self.match_index:
+                self.match_index = 0
         elif self.state is ProgressState.SNAPSHOT or previous_index <= self.match_index:
             return False
         self.probe()

@@ -49,3 +49,11 @@ def test_nothing_is_sent_during_a_snapshot() -> None:
     progress.await_snapshot()
     assert not progress.may_send(SETTINGS)
     assert not progress.reject(5, 4)
+
+
+def test_where_the_logs_may_agree_is_no_proof_that_a_follower_holds_anything() -> None:
+    """It lost something: counting it at the hint would commit what it may not have."""
+    progress = replicating(10)
+    progress.probe()
+    assert progress.reject(progress.next_index - 1, 6)
+    assert (progress.match_index, progress.next_index) == (0, 7)
