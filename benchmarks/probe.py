@@ -17,12 +17,24 @@ from penstock.protocol.kafka.messages.metadata import MetadataRequest
 POLL_S = 0.001
 START_TIMEOUT_S = 60.0
 METADATA_VERSION = 9
+SCHEDULER_CLOCK = 2
 SIZE = struct.Struct(">i")
 
 
 def cpu_seconds(pid: int) -> float:
-    times = psutil.Process(pid).cpu_times()
-    return float(times.user + times.system)
+    """CPU time of a process, with its ended threads, by the kernel's scheduler.
+
+    The figures that psutil reads count whole ticks of 10 ms: a short run may cost none.
+    """
+    if sys.platform != "linux":
+        times = psutil.Process(pid).cpu_times()
+        return float(times.user + times.system)
+    return time.clock_gettime(cpu_clock(pid))
+
+
+def cpu_clock(pid: int) -> int:
+    """The clock id that clock_getcpuclockid(3) gives for a process on Linux."""
+    return ~pid << 3 | SCHEDULER_CLOCK
 
 
 def rss_megabytes(pid: int) -> float:

@@ -1,11 +1,13 @@
 """Proves that the benchmarks run and report every promised figure; the figures are not judged."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from benchmarks.probe import cpu_seconds
 
 from tests.documents import ROOT
 
@@ -50,3 +52,9 @@ def test_the_quick_benchmark_reports_every_promise(tmp_path: Path) -> None:
     assert all(figure["value"] >= 0 for figure in figures)
     for _, name in PROMISED:
         assert name in outcome.stdout
+
+
+def test_the_cpu_of_a_process_is_measured_finer_than_the_ticks_of_the_kernel() -> None:
+    before = cpu_seconds(os.getpid())
+    sum(range(1_000))
+    assert 0 < cpu_seconds(os.getpid()) - before < 1
