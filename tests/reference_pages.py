@@ -15,10 +15,11 @@ from penstock.frontdoor.kafka.api import Api
 from penstock.frontdoor.kafka.api_table import APIS
 from tests.documents import ROOT
 from tests.sim.core import mutations as core_mutations
-from tests.sim.core.test_mutations import DIRECTED
+from tests.sim.core.test_mutations import DIRECTED as CORE_DIRECTED
 from tests.sim.mutation import Mutation
 from tests.sim.nodes import mutations as node_mutations
 from tests.sim.replicas import mutations as replica_mutations
+from tests.sim.replicas.test_mutations import DIRECTED as REPLICAS_DIRECTED
 
 REFERENCE = ROOT / "docs" / "reference"
 HANDLERS = "penstock.frontdoor.kafka.handlers"
@@ -111,9 +112,12 @@ What is listed here fails the build when it is not caught.
 
 def mutations() -> str:
     sections = [
-        _mutations_of("The consensus core", "core", core_mutations.ALL, DIRECTED),
+        _mutations_of("The consensus core", "core", core_mutations.ALL, CORE_DIRECTED),
         _mutations_of(
-            "Replicas on simulated disks and networks", "replicas", replica_mutations.ALL
+            "Replicas on simulated disks and networks",
+            "replicas",
+            replica_mutations.ALL,
+            REPLICAS_DIRECTED,
         ),
         _mutations_of("Whole nodes", "nodes", node_mutations.ALL),
     ]
@@ -133,7 +137,8 @@ def _mutations_of(
         if test is not None:
             # A small function in between only hands arguments to the test it names.
             name = test.__name__ if test.__name__.startswith("test_") else _called_by(test)
-            caught_by = f"{name} in `tests/unit/raft`"
+            folder = "raft" if layer == "core" else "replication"
+            caught_by = f"{name} in `tests/unit/{folder}`"
         rows.append(f"| {mutation.name} | {caught_by} |\n")
     return f"\n## {title}\n\n| mutation | caught by |\n|---|---|\n" + "".join(rows)
 

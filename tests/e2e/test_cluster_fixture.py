@@ -13,7 +13,6 @@ from penstock.client.kafka_connection import KafkaConnection
 from penstock.testing import ProcessCluster
 
 SETTLE_S = 30.0
-IN_SYNC_MEMORY_S = 11.0
 Make = Callable[..., ProcessCluster]
 
 
@@ -61,6 +60,16 @@ class Sender:
             self.failed.append(str(error))
         else:
             self.acknowledged.append(message.value())  # type: ignore[attr-defined]
+
+
+def await_out_of_sync(cluster: ProcessCluster, number: int) -> None:
+    """Until every leader has noticed that the node is gone."""
+    deadline = time.monotonic() + SETTLE_S
+    with KafkaConnection(cluster.bootstrap) as connection:
+        client = ClusterClient(connection)
+        while any(number in one.in_sync for one in client.partitions()):
+            assert time.monotonic() < deadline, f"node {number} still counts as in sync"
+            time.sleep(0.1)
 
 
 def read_all(bootstrap: str, topic: str, partition: int = 0) -> Iterator[bytes]:
@@ -193,10 +202,9 @@ def test_a_node_with_an_empty_disk_is_filled_anew(cluster: ProcessCluster, topic
     node = cluster.nodes[2]
     node.kill()
     node.erase()
+    # What was erased must not be taken for what comes back.
+    await_out_of_sync(cluster, node.number)
     node.start()
-    # Leaders take a voter for in sync until it was silent for ten seconds, and what was erased was
-    # such a voter; the node that came back is another.
-    time.sleep(IN_SYNC_MEMORY_S)
     cluster.await_in_sync()
     cluster.nodes[1].kill()
     assert list(read_all(cluster.bootstrap, topic)) == sender.acknowledged

@@ -238,7 +238,9 @@ class RaftNode:
         """The host knows that the process of `node` is gone. If it led, nobody has to wait for a
         time-out; being wrong about it costs an election, not safety. `turn`, the same on every
         replica of a group, shifts who stands first, so that it is not one node for all groups."""
-        if self._roles.leader_lost(node, turn):
+        if self._roles.leader is not None:
+            self._roles.leader.replication.process_lost(node)
+        elif self._roles.leader_lost(node, turn):
             self._touched = True
 
     def unreachable(self, replica: ReplicaId) -> None:

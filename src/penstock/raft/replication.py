@@ -1,6 +1,6 @@
 """A leader's view of its followers: sends them the log and learns how far they are."""
 
-from penstock.model.ids import LogIndex, ReplicaId, Term
+from penstock.model.ids import BrokerId, LogIndex, ReplicaId, Term
 from penstock.raft.core import Core
 from penstock.raft.entries import Entry, Snapshot
 from penstock.raft.messages import (
@@ -208,6 +208,12 @@ class Replication:
         progress = self.progress.get(replica)
         if progress is not None and progress.state is ProgressState.REPLICATE:
             progress.probe()
+
+    def process_lost(self, node: BrokerId) -> None:
+        """That it was heard from a moment ago says nothing any more."""
+        for progress in self.peers:
+            if progress.replica.node == node:
+                progress.recently_active = progress.was_active = False
 
     def _want_snapshot(self, progress: Progress) -> None:
         """Only for a follower that is alive: a snapshot is too dear to be made for nobody."""

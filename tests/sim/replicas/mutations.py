@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.model.ids import DirectoryId, LogIndex, Offset, ReplicaId, Term
 from penstock.replication import opening, store
+from penstock.replication.exchange import Exchange
 from penstock.replication.group_member import GroupMember
 from penstock.replication.hard_state_writer import HardStateWriter
 from penstock.replication.index_offsets import IndexOffsets
@@ -140,3 +141,14 @@ def not_truncated(self: Log, index: LogIndex) -> None:
 @mutation("a refused heartbeat is not followed up", (GroupMember, "heartbeat_refused"))
 def refusal_ignored(self: GroupMember, sender: ReplicaId, term: Term) -> None:
     """A follower that does not know its leader is introduced to it."""
+
+
+@mutation("a group accepts whoever beats", (GroupMember, "heartbeat_received"))
+def accepts_whoever_beats(self: GroupMember, sender: ReplicaId, term: Term) -> bool:
+    """A heartbeat counts for a group only while its sender leads it in the follower's term."""
+    return True
+
+
+@mutation("broken connections are not told to the groups", (Exchange, "_tell_replicas"))
+def lost_nodes_not_told(self: Exchange, tell: Any) -> None:
+    """What was sent over a broken connection is sent again without waiting for a time-out."""

@@ -1,12 +1,34 @@
-"""Proves that runs of replicas notice bugs between the core, the disk and the wire."""
+"""Proves that the tests notice bugs between the core, the disk and the wire.
+
+Random runs catch most of them. What costs time and not safety, or is caught by the core behind it,
+has a directed test.
+"""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.sim.mutation import Mutation
 from tests.sim.replicas.mutations import ALL
 from tests.sim.replicas.run import run_seed
+from tests.unit.replication import test_exchange, test_group
 
 SEEDS_MAX = 150
+
+
+def _beats() -> None:
+    with tempfile.TemporaryDirectory() as path:
+        test_group.test_only_the_leader_s_beats_in_the_own_term_are_accepted(Path(path))
+
+
+DIRECTED: dict[str, Callable[[], None]] = {
+    "a group accepts whoever beats": _beats,
+    "broken connections are not told to the groups": (
+        test_exchange.test_replicas_hear_of_a_lost_node_and_again_when_it_is_known_to_be_dead
+    ),
+}
 
 
 def _simulate() -> None:
@@ -19,4 +41,10 @@ def test_every_mutation_is_caught(mutation: Mutation, monkeypatch: pytest.Monkey
     for target, name in mutation.targets:
         monkeypatch.setattr(target, name, mutation.replacement)
     with pytest.raises(AssertionError):
-        _simulate()
+        DIRECTED.get(mutation.name, _simulate)()
+
+
+def test_every_directed_test_belongs_to_a_mutation_and_passes_without_it() -> None:
+    assert DIRECTED.keys() <= {mutation.name for mutation in ALL}
+    for test in DIRECTED.values():
+        test()

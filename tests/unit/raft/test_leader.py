@@ -1,6 +1,6 @@
 """A leader commits only what is safe, hands over only to who is ready, and knows its limits."""
 
-from penstock.model.ids import LogIndex, Term
+from penstock.model.ids import BrokerId, LogIndex, Term
 from penstock.raft.messages import (
     AppendRequest,
     AppendResponse,
@@ -147,6 +147,18 @@ def test_a_leader_that_hears_from_one_of_two_followers_stays() -> None:
     group.cut = {rid(3)}
     group.tick(50)
     assert (leader.node.role, leader.node.term) == (Role.LEADER, 1)
+
+
+def test_a_follower_whose_process_is_gone_does_not_count_as_active() -> None:
+    leader = Group.of(3).elect(1)
+    assert [status.recently_active for status in leader.node.replicas()] == [True, True]
+    leader.node.leader_lost(BrokerId(2))
+    assert {s.replica: s.recently_active for s in leader.node.replicas()} == {
+        rid(2): False,
+        rid(3): True,
+    }
+    ack(leader, 2, 1)
+    assert all(status.recently_active for status in leader.node.replicas())
 
 
 def test_a_leader_that_its_host_makes_resign_names_a_successor() -> None:

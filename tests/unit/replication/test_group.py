@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.model.errors import Reason, Refused
+from penstock.model.ids import Term
 from penstock.model.topic_config import TopicConfig
 
 from .group_rig import group_of, log_bytes, until
@@ -49,6 +50,19 @@ def test_only_the_leader_takes_records_and_serves_consumers(tmp_path: Path) -> N
             found = follower.read_committed(0, 1000)
             assert found is not None
             found.release()
+
+    run(scenario)
+
+
+def test_only_the_leader_s_beats_in_the_own_term_are_accepted(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with group_of(tmp_path, 1, 2, 3) as group:
+            leader = await group.leader()
+            follower, other = group.replica(2), group.replica(3)
+            await until(lambda: follower.heartbeat_received(leader.id, leader.term))
+            assert not follower.heartbeat_received(other.id, leader.term)
+            assert not follower.heartbeat_received(leader.id, Term(leader.term - 1))
+            assert not leader.heartbeat_received(other.id, leader.term)
 
     run(scenario)
 
