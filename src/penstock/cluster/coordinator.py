@@ -7,7 +7,15 @@ goes on to its end even if the caller is gone. How a change finds its way to the
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -276,7 +284,7 @@ class Cluster:
             records, outcomes = decide_growth(state, wanted, self._rules(), tried)
             return ([] if validate_only else records), outcomes
 
-        return await self._decide(decision)
+        return await self._decide(decision, tried)
 
     async def withdraw(self, unmade: Sequence[tuple[Topic, int]]) -> None:
         """Takes topics back, from the given partition on, that could not be made."""
@@ -284,7 +292,7 @@ class Cluster:
 
     async def delete_topics(self, chosen: Sequence[TopicName | TopicId]) -> Decided[list[Outcome]]:
         tried: dict[TopicName | TopicId, Topic] = {}
-        return await self._decide(lambda state: decide_deletion(state, chosen, tried))
+        return await self._decide(lambda state: decide_deletion(state, chosen, tried), tried)
 
     async def move(self, move: Move) -> Offset:
         _, end = await self._decide(lambda state: decide_move(state, move))
@@ -358,8 +366,10 @@ class Cluster:
         """Returns when this node knows all that was committed when this was called."""
         await self._shielded(self._decider.read_barrier())
 
-    async def _decide(self, decision: Decision[T]) -> Decided[T]:
-        return await self._shielded(self._decider.decide(decision))
+    async def _decide(
+        self, decision: Decision[T], tried: MutableMapping[Any, Any] | None = None
+    ) -> Decided[T]:
+        return await self._shielded(self._decider.decide(decision, tried))
 
     async def _shielded(self, work: Coroutine[Any, Any, T]) -> T:
         task = asyncio.get_running_loop().create_task(work)

@@ -4,12 +4,13 @@ On the controller a decision runs on the newest state. Elsewhere it runs on the 
 that node, which ends at some offset, and the records go to the controller together with that
 offset: they are appended only if the controller's log still ends there, else the decision is taken
 again on a newer copy. What became of a try may be unknown, when the controller dies or the answer
-is lost; the next try sees it, so a decision must take its own earlier doing for done.
+is lost; the next try sees it, so a decision must take its own earlier doing for done. Only what
+may have been its doing: a try that certainly came to nothing is no excuse for the next.
 """
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, TypeVar
 
 from penstock.cluster.metadata_group import METADATA_KEY
@@ -84,11 +85,17 @@ class Decider:
             return NO_CONTROLLER
         return known.leader if self._exchange.is_alive(known.leader) else NO_CONTROLLER
 
-    async def decide(self, decision: Decision[T]) -> Decided[T]:
-        """The answer, and the offset up to which the metadata is known here and covers it."""
+    async def decide(
+        self, decision: Decision[T], tried: MutableMapping[Any, Any] | None = None
+    ) -> Decided[T]:
+        """The answer, and the offset up to which the metadata is known here and covers it.
+
+        `tried` is where the decision notes what its tries wanted.
+        """
+        notes: MutableMapping[Any, Any] = {} if tried is None else tried
         return await self.persist(
             lambda: self.decide_here(decision),
-            lambda controller: self._decide_there(controller, decision),
+            lambda controller: self._decide_there(controller, decision, notes),
         )
 
     async def read_barrier(self) -> None:
@@ -166,13 +173,19 @@ class Decider:
 
     # Elsewhere
 
-    async def _decide_there(self, controller: BrokerId, decision: Decision[T]) -> Decided[T]:
+    async def _decide_there(
+        self, controller: BrokerId, decision: Decision[T], tried: MutableMapping[Any, Any]
+    ) -> Decided[T]:
         async with self._deciding_there:
+            tried_before = dict(tried)
             offset = self._feed.applied
             records, answer = decision(self._feed.state)
             request = _encode_request(offset, records)
             reply = await self._exchange.call(controller, APPEND, request, CALL_TIMEOUT_S)
             end, is_done = _decode_answer(reply)
+            if not is_done:
+                tried.clear()
+                tried.update(tried_before)
             await self.catch_up(end)
         if not is_done:
             raise Refused(Reason.NOT_CONTROLLER, "The metadata changes faster than this broker.")

@@ -106,6 +106,29 @@ def test_a_lost_answer_is_no_refusal() -> None:
     run(test)
 
 
+def test_a_deletion_decided_on_an_old_copy_deletes_the_topic_of_today() -> None:
+    """The topic was deleted and made anew while the node was behind: its first try came to
+    nothing, so that the old topic is gone is not its doing."""
+
+    async def test(group: Group, nodes: Nodes) -> None:
+        await nodes[1].cluster.create_topics([new("t", 1)])
+        nodes[1].feed.is_lagging = True
+        await nodes[0].cluster.delete_topics([TopicName("t")])
+        await nodes[0].cluster.create_topics([new("t", 2)])
+        nodes[1].exchange.calls.clear()
+        deleting = asyncio.ensure_future(nodes[1].cluster.delete_topics([TopicName("t")]))
+        while not nodes[1].exchange.calls:
+            await asyncio.sleep(0)
+        nodes[1].feed.is_lagging = False
+        nodes[1].feed.follow()
+        (deleted,), _ = await deleting
+        assert isinstance(deleted, Topic)
+        assert deleted.partitions == 2
+        assert names(nodes[0]) == []
+
+    run(test)
+
+
 def test_a_second_try_never_uses_an_id_again() -> None:
     """Someone deleted the topic between the lost answer and the second try."""
 
