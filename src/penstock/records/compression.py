@@ -24,6 +24,7 @@ _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _ZSTD_LEVEL = 3
+_LZ4_LEVEL = 4
 
 
 class Codec(IntEnum):
@@ -43,9 +44,16 @@ def compress(codec: Codec, data: bytes | bytearray | memoryview) -> bytes:
         case Codec.SNAPPY:
             return _compress_xerial(memoryview(data))
         case Codec.LZ4:
-            return bytes(cramjam.lz4.compress(data))
+            return compress_lz4(data)
         case Codec.ZSTD:
             return bytes(cramjam.zstd.compress(data, level=_ZSTD_LEVEL))
+
+
+def compress_lz4(data: bytes | bytearray | memoryview, level: int = _LZ4_LEVEL) -> bytes:
+    """A frame whose blocks stand alone: Kafka's Java client refuses linked ones, the usual kind."""
+    compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+    compressor.compress(bytes(data))
+    return bytes(compressor.finish())
 
 
 def decompress(

@@ -99,3 +99,9 @@ def test_what_we_pack_others_unpack() -> None:
     assert gzip.decompress(compress(Codec.GZIP, DATA)) == DATA
     assert lz4.frame.decompress(compress(Codec.LZ4, DATA)) == DATA
     assert zstandard.ZstdDecompressor().decompress(compress(Codec.ZSTD, DATA)) == DATA
+
+
+def test_lz4_blocks_stand_alone() -> None:
+    """Kafka's Java client refuses a frame whose blocks refer to earlier ones."""
+    packed = compress(Codec.LZ4, DATA)
+    assert lz4.frame.get_frame_info(packed)["block_linked"] is False
