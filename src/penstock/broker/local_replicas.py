@@ -3,12 +3,13 @@
 Whenever the metadata says something new about a topic, the topic is brought in line: replicas that
 are missing here are made, those that moved away or whose topic is gone are given up, and each
 group is told who shall belong to it. One piece of work per topic runs at a time, and it looks
-again if more news came meanwhile. What a full disk refuses is tried again.
+again if more news came meanwhile. What a full disk refuses is tried again. What an earlier run
+left on the disk goes in the same way, so that nobody else touches the files of a topic.
 """
 
 import asyncio
 import logging
-from collections.abc import Collection, Coroutine, Iterable
+from collections.abc import Collection, Coroutine, Iterable, Mapping
 from typing import Any
 
 from penstock.broker.partitions import Partitions
@@ -24,7 +25,7 @@ from penstock.cluster.changes import (
 from penstock.cluster.coordinator import Cluster
 from penstock.cluster.topic import Topic
 from penstock.model.errors import Refused
-from penstock.model.ids import Offset, PartitionId, TopicId
+from penstock.model.ids import Offset, PartitionId, PartitionIndex, TopicId
 from penstock.replication.exchange import Exchange
 
 logger = logging.getLogger(__name__)
@@ -51,9 +52,16 @@ class LocalReplicas:
         # Topics whose partitions are opened and not made: those that were known at start.
         self._unopened: set[TopicId] = set()
         self._news: set[TopicId] = set()
+        # Partitions that were found on the disk and in no use; some may be in use by now.
+        self._strays: dict[TopicId, Collection[PartitionIndex]] = {}
         self._working: dict[TopicId, asyncio.Task[None]] = {}
         self._failures: dict[TopicId, Refused] = {}
+        # Topics with replicas that may have moved away, for all that this node could find out.
+        self._unsure: set[TopicId] = set()
         self._retrying: asyncio.Task[None] | None = None
+        # Questions to the controller that work waits for; the end of the node does not.
+        self._asking: set[asyncio.Task[None]] = set()
+        self._is_closing = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._reported = Offset(-1)
         cluster.on_change(self._changed)
@@ -70,8 +78,11 @@ class LocalReplicas:
 
     async def close(self) -> None:
         """Waits for what is under way."""
+        self._is_closing = True
         if self._retrying is not None:
             self._retrying.cancel()
+        for asking in self._asking:
+            asking.cancel()
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
@@ -87,6 +98,24 @@ class LocalReplicas:
         """Returns when nothing is under way."""
         while self._working:
             await asyncio.wait(list(self._working.values()))
+
+    async def remove_strays(self, found: Mapping[TopicId, Collection[PartitionIndex]]) -> None:
+        """Removes what belongs to no replica of this node, out of what was found on its disk."""
+        strays = {
+            topic_id: partitions
+            for topic_id, partitions in found.items()
+            if self._cluster.topic_by_id(topic_id) is None
+            or any(self._is_stray(PartitionId(topic_id, index)) for index in partitions)
+        }
+        self._strays.update(strays)
+        for topic_id in strays:
+            self._look_after(topic_id)
+        await self.settled(strays, None)
+
+    def _is_stray(self, key: PartitionId) -> bool:
+        topic = self._cluster.topic_by_id(key.topic_id)
+        is_at_home = topic is not None and self._belongs_here(topic, key.partition)
+        return not is_at_home and self._partitions.find(key) is None
 
     def failure(self, topic_id: TopicId) -> Refused | None:
         """Why the last attempt to make what is missing of this topic failed, if it did."""
@@ -147,10 +176,16 @@ class LocalReplicas:
                     await self._bring_in_line(topic)
         finally:
             self._news.discard(topic_id)
+            self._strays.pop(topic_id, None)
             del self._working[topic_id]
 
     async def _bring_in_line(self, topic: Topic) -> None:
         await self._give_up_moved(topic)
+        known = self._cluster.topic_by_id(topic.topic_id)
+        if known is None:
+            return
+        topic = known
+        await self._remove_strays_of(topic)
         own, here = self._cluster.broker_id, self._partitions.of_topic(topic.topic_id)
         missing = [
             index
@@ -182,42 +217,67 @@ class LocalReplicas:
             self._failures.pop(topic.topic_id, None)
 
     async def _give_up_moved(self, topic: Topic) -> None:
-        moved = [
-            index
-            for index in sorted(self._partitions.of_topic(topic.topic_id))
-            if not self._belongs_here(topic, index)
-        ]
-        if not moved:
+        """Only by what is committed now: to an old copy of the metadata a replica that moved away
+        and back looks like one that moved away, and its group counts on what it acknowledged."""
+        self._unsure.discard(topic.topic_id)
+        if not self._moved(topic):
             return
+        if not await self._is_up_to_date():
+            logger.info("moved replicas of %s stay for now: nobody confirms it", topic.name)
+            self._unsure.add(topic.topic_id)
+            self._retry_later()
+            return
+        now = self._cluster.topic_by_id(topic.topic_id)
+        moved = [] if now is None else self._moved(now)
         try:
             await self._partitions.remove(topic.topic_id, moved)
         except OSError as error:
             logger.warning("files of moved replicas of %s are left: %s", topic.name, error)
 
+    async def _is_up_to_date(self) -> bool:
+        """Whether all is known here that was committed when this was called."""
+        if self._is_closing:
+            return False
+        asking = asyncio.get_running_loop().create_task(self._cluster.catch_up())
+        self._asking.add(asking)
+        try:
+            await asyncio.wait([asking])
+        finally:
+            self._asking.discard(asking)
+        error = None if asking.cancelled() else asking.exception()
+        if error is not None and not isinstance(error, Refused):
+            raise error
+        return error is None and not asking.cancelled()
+
+    def _moved(self, topic: Topic) -> list[int]:
+        here = sorted(self._partitions.of_topic(topic.topic_id))
+        return [index for index in here if not self._belongs_here(topic, index)]
+
+    async def _remove_strays_of(self, topic: Topic) -> None:
+        for index in self._strays.pop(topic.topic_id, ()):
+            key = PartitionId(topic.topic_id, index)
+            if self._is_stray(key):
+                logger.info("%s-%d moved away; removing its files", topic.name, index)
+                try:
+                    await self._partitions.remove_files(key)
+                except OSError as error:
+                    logger.warning("files of %s-%d are left: %s", topic.name, index, error)
+
     async def _retire(self, topic_id: TopicId) -> None:
+        if topic_id in self._strays:
+            logger.info("topic %s was deleted; removing its files", topic_id.hex)
         self._failures.pop(topic_id, None)
+        self._unsure.discard(topic_id)
         self._unopened.discard(topic_id)
         await self._partitions.retire_topic(topic_id)
         # Nobody need wait for the files: no other topic ever has this id.
-        self._start(self.remove_files(topic_id))
+        self._start(self._remove_files(topic_id))
 
-    async def remove_files(self, topic_id: TopicId) -> None:
+    async def _remove_files(self, topic_id: TopicId) -> None:
         try:
             await self._partitions.remove_topic_files(topic_id)
         except OSError as error:
             logger.warning("files of topic %s are left for the next start: %s", topic_id, error)
-
-    async def remove_if_moved(self, key: PartitionId) -> None:
-        """Removes the files of a partition that this node neither has nor shall have."""
-        topic = self._cluster.topic_by_id(key.topic_id)
-        if topic is None or self._partitions.find(key) is not None or key.topic_id in self._working:
-            return
-        if not self._belongs_here(topic, key.partition):
-            logger.info("%s-%d moved away; removing its files", topic.name, key.partition)
-            try:
-                await self._partitions.remove_files(key)
-            except OSError as error:
-                logger.warning("files of %s-%d are left: %s", topic.name, key.partition, error)
 
     def _belongs_here(self, topic: Topic, index: int) -> bool:
         """Also while it moves: nobody gives a replica up before it is elsewhere."""
@@ -236,13 +296,13 @@ class LocalReplicas:
     # Trying again
 
     def _retry_later(self) -> None:
-        if self._retrying is None or self._retrying.done():
+        if not self._is_closing and (self._retrying is None or self._retrying.done()):
             self._retrying = self._start(self._retry())
 
     async def _retry(self) -> None:
         await asyncio.sleep(self._retry_s)
         self._retrying = None
-        for topic_id in list(self._failures):
+        for topic_id in [*self._failures, *self._unsure]:
             self._look_after(topic_id)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":

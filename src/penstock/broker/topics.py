@@ -23,7 +23,7 @@ from penstock.cluster.topic_decisions import Grown, Growth, NewTopic, Outcome
 from penstock.cluster.topic_names import check_topic_name, is_internal
 from penstock.model.clock import Clock
 from penstock.model.errors import Reason, Refused, StartRefused
-from penstock.model.ids import Offset, PartitionId, PartitionIndex, TopicId, TopicName
+from penstock.model.ids import Offset, PartitionIndex, TopicId, TopicName
 from penstock.replication.exchange import Exchange
 from penstock.replication.replica import Replica
 
@@ -132,15 +132,12 @@ class Topics:
         if self._cluster.is_new:
             return
         found = await self._in_worker(self._directory.list_topic_directories)
-        for topic_id in found:
-            if self._cluster.topic_by_id(topic_id) is None:
-                logger.info("topic %s was deleted; removing its files", topic_id.hex)
-                await self._replicas.remove_files(topic_id)
+        strays: dict[TopicId, list[PartitionIndex]] = {topic_id: [] for topic_id in found}
         by_name = {topic_id.hex: topic_id for topic_id in found}
         for path in await self._in_worker(self._directory.log_directories):
             if path.parent.name in by_name:
-                index = PartitionIndex(int(path.name))
-                await self._replicas.remove_if_moved(PartitionId(by_name[path.parent.name], index))
+                strays[by_name[path.parent.name]].append(PartitionIndex(int(path.name)))
+        await self._replicas.remove_strays(strays)
 
     async def close(self) -> None:
         """Waits for creations and removals that are under way."""

@@ -278,13 +278,16 @@ class Cluster:
         validate_only: bool = False,
     ) -> Decided[dict[str, Outcome]]:
         """`grown`, if given, gets what was wanted of each topic, by name."""
-        tried = {} if grown is None else grown
+        tried: dict[str, tuple[Grown, ...]] = {}
 
         def decision(state: ClusterState) -> tuple[Sequence[ClusterRecord], dict[str, Outcome]]:
             records, outcomes = decide_growth(state, wanted, self._rules(), tried)
             return ([] if validate_only else records), outcomes
 
-        return await self._decide(decision, tried)
+        decided = await self._decide(decision, tried)
+        if grown is not None:
+            grown.update({name: tries[-1] for name, tries in tried.items()})
+        return decided
 
     async def withdraw(self, unmade: Sequence[tuple[Topic, int]]) -> None:
         """Takes topics back, from the given partition on, that could not be made."""

@@ -90,9 +90,13 @@ class Decider:
     ) -> Decided[T]:
         """The answer, and the offset up to which the metadata is known here and covers it.
 
-        `tried` is where the decision notes what its tries wanted.
+        `tried` is where the decision notes what its tries wanted. What the first of them sees is
+        as new as the request: what a later one then finds done was not done before it was asked
+        for, and if it was not its own doing, it was that of somebody who asked at the same time.
         """
         notes: MutableMapping[Any, Any] = {} if tried is None else tried
+        if tried is not None:
+            await self.read_barrier()
         return await self.persist(
             lambda: self.decide_here(decision),
             lambda controller: self._decide_there(controller, decision, notes),

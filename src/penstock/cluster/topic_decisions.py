@@ -280,28 +280,35 @@ def decide_growth(
     state: ClusterState,
     wanted: Sequence[Growth],
     rules: Rules,
-    tried: MutableMapping[str, Grown],
+    tried: MutableMapping[str, tuple[Grown, ...]],
 ) -> tuple[list[ClusterRecord], dict[str, Outcome]]:
-    """`tried` holds, by name, what earlier tries of this request wanted, and is kept up."""
+    """`tried` holds, by name, what tries of this request wanted, and is kept up: the last is what
+    comes about. Each try may have chosen other places, and any of them may be the one that did."""
     times = Counter(growth.name for growth in wanted)
     taken = _Taken(state, rules)
     outcomes: dict[str, Outcome] = {}
     records: list[ClusterRecord] = []
     for growth in wanted:
-        before = tried.get(growth.name)
-        if before is not None and _is_grown(state, before):
-            outcomes[growth.name] = state.topics[before.topic.topic_id]
+        before = tried.get(growth.name, ())
+        done = next((each for each in before if _is_grown(state, each)), None)
+        if done is not None:
+            tried[growth.name] = _with_last(before, done)
+            outcomes[growth.name] = state.topics[done.topic.topic_id]
             continue
         try:
             if times[growth.name] > 1:
                 raise Refused(Reason.INVALID_REQUEST, "Duplicate topic name.")
             grown = _grown(state, growth, taken)
-            tried[growth.name] = grown
+            tried[growth.name] = _with_last(before, grown)
             outcomes[growth.name] = grown.topic
             records.append(TopicStored(topic=grown.topic))
         except Refused as refused:
             outcomes[growth.name] = refused
     return records, outcomes
+
+
+def _with_last(before: tuple[Grown, ...], last: Grown) -> tuple[Grown, ...]:
+    return (*(each for each in before if each != last), last)
 
 
 def _is_grown(state: ClusterState, grown: Grown) -> bool:

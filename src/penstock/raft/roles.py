@@ -116,10 +116,12 @@ class Roles:
         )
 
     def introduce_to(self, replica: ReplicaId) -> None:
-        """A leader tells a member that lost sight of it who leads."""
+        """A leader tells a member that lost sight of it who leads, and asks what it still has:
+        it may be a replica that was given up and made anew."""
         if self.leader is not None:
             progress = self.leader.replication.progress.get(replica)
             if progress is not None:
+                self.leader.replication.unreachable(replica)
                 self.leader.replication.send_heartbeat(progress, 0)
 
     def _answer_earlier_term(self, message: Message) -> None:

@@ -61,6 +61,11 @@ class _Place(NamedTuple):
     # What is known of the group's terms and votes here; None if nothing ever was.
     known: StoredHardState | None
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the group has a log here."""
+        return self.known is not None and not self.known.is_gone
+
 
 class ReplicaStore:
     """Knows where a partition lies and turns it into a replica."""
@@ -230,7 +235,7 @@ class ReplicaStore:
         loop = asyncio.get_running_loop()
 
         def run(some: Sequence[_Place]) -> list[Opened]:
-            return [self._make_or_open_one(place) for place in some]
+            return self._lasting(some, [self._make_or_open_one(place) for place in some])
 
         jobs = [
             loop.run_in_executor(self._executor, run, places[start : start + PARTITIONS_PER_JOB])
@@ -248,11 +253,26 @@ class ReplicaStore:
 
     # In worker threads
 
+    def _lasting(self, places: Sequence[_Place], outcomes: list[Opened]) -> list[Opened]:
+        """Before groups become known here: once they are, a log that is missing is damage."""
+        if all(place.is_known for place in places):
+            return outcomes
+        try:
+            self._directory.sync_topics()
+        except OSError as error:
+            for outcome in outcomes:
+                if isinstance(outcome, OpenedLog):
+                    outcome.log.close()
+            return [error] * len(outcomes)
+        return outcomes
+
     def _make_or_open_one(self, place: _Place) -> Opened:
         try:
             if Log.exists(place.path, file_system=self._file_system):
+                if not place.is_known:
+                    Log.sync_names(place.path, file_system=self._file_system)
                 log, ledger = self._open(place)
-            elif place.known is not None and not place.known.is_gone:
+            elif place.is_known:
                 return StorageDamaged(str(place.path), 0, "the log is missing")
             else:
                 log, ledger = self._make(place), ProducerLedger()

@@ -110,9 +110,9 @@ class Writer:
     """The queue of one log and the job that empties it."""
 
     __slots__ = (
+        "_broken",
         "_chores",
         "_executor",
-        "_is_broken",
         "_is_running",
         "_is_scheduled",
         "_log",
@@ -145,7 +145,8 @@ class Writer:
         self._chores: list[tuple[Chore, asyncio.Future[Any]]] = []
         self._is_scheduled = False
         self._is_running = False
-        self._is_broken = False
+        # What to tell those who want to write, once the log can't be trusted.
+        self._broken: Refused | None = None
         self._syncs_next = False
         # From a write that failed until one succeeds.
         self.failure: OSError | None = None
@@ -157,7 +158,7 @@ class Writer:
     def put(self, write: LogWrite) -> None:
         """Queues a write; the owner hears of it by `written`."""
         self._queue.append(write)
-        if not self._is_running and self._retry is None and not self._is_broken:
+        if not self._is_running and self._retry is None and self._broken is None:
             self._start()
 
     def sync_soon(self) -> None:
@@ -166,7 +167,12 @@ class Writer:
         self._schedule()
 
     async def exclusively(self, chore: Callable[[Checkpointer], T]) -> T:
-        """Runs a chore in a worker thread while nothing else writes to the log."""
+        """Runs a chore in a worker thread while nothing else writes to the log.
+
+        Raises Refused once the log is broken: a chore would write down what memory takes for true.
+        """
+        if self._broken is not None:
+            raise self._broken
         done: asyncio.Future[T] = self._loop.create_future()
         self._chores.append((chore, done))
         self._schedule()
@@ -203,6 +209,8 @@ class Writer:
         self._executor.submit(self._run, job)
 
     def _has_work(self) -> bool:
+        if self._broken is not None:
+            return False
         if self._retry is None:
             return bool(self._queue or self._chores or self._syncs_next)
         # The owner's state is that of a snapshot which is not in the log yet: no chore fits it.
@@ -269,12 +277,11 @@ class Writer:
             self._queue = []
 
     def _broke(self, job: _Job, error: Exception) -> None:
-        self._is_broken = True
         self._queue = []
-        refused = self._owner.log_broken(error)
+        self._broken = self._owner.log_broken(error)
         for _, done in (*job.chores, *self._chores):
             if not done.done():
-                done.set_exception(refused)
+                done.set_exception(self._broken)
         self._chores = []
         self._is_running = False
         self._became_idle()

@@ -58,7 +58,8 @@ class Appender:
         # the write went through to be told of a failed write-back.
         self._dirty: dict[Segment, None] = {}
         self._has_new_names = False
-        # Failed writes that could not be cut back at once; nothing is written before they are.
+        # Failed writes that could not be cut back at once; nothing is written or cut before they
+        # are.
         self._uncut: list[_Write] = []
 
     @property
@@ -68,7 +69,7 @@ class Appender:
     def append(self, batches: Sequence[Bytes]) -> None:
         """Raises OSError with the log as it was, on disk and in memory."""
         with self._state.lock:
-            self._cut_back(self._uncut)
+            self.cut_back()
             writes, own = self._plan(batches)
             self._state.segments.active.prepare()
             try:
@@ -78,7 +79,7 @@ class Appender:
                 self._uncut = writes
                 # The next append tries again if the disk refuses even this.
                 with contextlib.suppress(OSError):
-                    self._cut_back(self._uncut)
+                    self.cut_back()
                 raise
             self._publish(writes, own)
 
@@ -117,7 +118,10 @@ class Appender:
             state.has_rolled = True
 
     def truncate_to(self, segment: Segment, position: int, end_offset: int, own: OwnTable) -> None:
-        """Cuts the log: `segment` ends at `position`, and those after it go."""
+        """Cuts the log: `segment` ends at `position`, and those after it go.
+
+        An OSError leaves it cut in memory and uncut on disk.
+        """
         state = self._state
         with state.lock, state.cutting():
             gone = [later for later in state.segments if later.base_offset > segment.base_offset]
@@ -219,15 +223,15 @@ class Appender:
             segment.file.pin()
             self._dirty[segment] = None
 
-    def _cut_back(self, writes: list[_Write]) -> None:
+    def cut_back(self) -> None:
         """Undoes writes that failed half-way, last one first, and forgets those that are undone."""
-        while writes:
-            write = writes[-1]
+        while self._uncut:
+            write = self._uncut[-1]
             if write.segment.is_on_disk:
                 write.segment.file.truncate(write.position)
             else:
                 self._discard_new(write.segment)
-            writes.pop()
+            self._uncut.pop()
 
     def _discard_new(self, segment: Segment) -> None:
         self.forget(segment)

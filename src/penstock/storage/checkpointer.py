@@ -55,6 +55,9 @@ class Checkpointer:
         # A log that did not change since needs no write: a node closes thousands at once.
         if checkpoint != self._saved:
             path = self._state.directory / CHECKPOINT
+            # If this fails, it may be there all the same.
+            self._saved = None
+            self._state.note_maybe_flushed(checkpoint)
             self._state.file_system.write_atomically(path, checkpoint.encode())
             self._saved = checkpoint
         self._state.note_flushed(checkpoint)

@@ -12,6 +12,7 @@ from penstock.model.errors import StorageDamaged
 from penstock.storage.appender import Appender
 from penstock.storage.batch_filter import decode_raw
 from penstock.storage.compaction_swap import Swap, apply_swap, commit_swap
+from penstock.storage.file_system import SyncFailed
 from penstock.storage.key_map import KEYS_MAX, KeyMap
 from penstock.storage.log_state import LogState
 from penstock.storage.offset_index import RELATIVE_OFFSET_MAX
@@ -83,6 +84,9 @@ class Compactor:
         try:
             groups = [cleaner.clean(group) for group in self._group(old)]
             new = self._swap([group for group in groups if group.is_changed], keys.end_offset)
+        except SyncFailed:
+            # The swap may be decided, and a start that finishes it needs the new files.
+            raise
         except BaseException:
             cleaner.discard(kept=self._state.segments.all)
             raise

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.storage.checksummed import unwrap, wrap
-from penstock.storage.file_system import FileSystem
+from penstock.storage.file_system import FileSystem, SyncFailed
 from penstock.storage.layout import (
     CHECKPOINT,
     CLEANED_SUFFIX,
@@ -44,9 +44,18 @@ class Swap:
 
 
 def commit_swap(directory: Path, file_system: FileSystem, swap: Swap) -> None:
-    """From here on the swap happens, so the files that it names must last: synced by name too."""
+    """From here on the swap happens, so the files that it names must last: synced by name too.
+
+    Raises OSError if it does not happen, or SyncFailed if that is for the next start to see.
+    """
+    path = directory / COMPACTION
     file_system.sync_directory(directory)
-    file_system.write_atomically(directory / COMPACTION, swap.encode())
+    try:
+        file_system.write_atomically(path, swap.encode())
+    except OSError as error:
+        if file_system.exists(path):
+            raise SyncFailed(error.errno, error.strerror, str(path)) from error
+        raise
 
 
 def finish_swap(directory: Path, file_system: FileSystem) -> None:

@@ -11,7 +11,7 @@ topics/<topic id>/<partition>/    one log each
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -142,8 +142,10 @@ class DataDirectory:
         found = [self.metadata_directory]
         for topic_id in self.list_topic_directories():
             topic = self._topics / topic_id.hex
-            names = (name for name in self._file_system.names(topic) if name.isdigit())
-            found += [topic / name for name in sorted(names, key=int)]
+            # A topic may be deleted meanwhile.
+            with suppress(FileNotFoundError):
+                names = (name for name in self._file_system.names(topic) if name.isdigit())
+                found += [topic / name for name in sorted(names, key=int)]
         return found
 
     def partition_directory(self, topic_id: TopicId, partition: int) -> Path:
@@ -155,6 +157,11 @@ class DataDirectory:
             for name in self._file_system.names(self._topics)
             if _is_topic_name(name)
         ]
+
+    def sync_topics(self) -> None:
+        """The directories of topics stay, whoever made them: a crash may have come before their
+        sync."""
+        self._file_system.sync_directory(self._topics)
 
     def remove_topic(self, topic_id: TopicId) -> None:
         """The topic is gone as soon as its directory has another name; its files follow."""

@@ -53,6 +53,8 @@ class HardStates:
         # In the file since the last flush.
         self._size = len(_MAGIC)
         self._has_torn_end = False
+        # From the begin of a rewrite to its success: the open file may have lost its name.
+        self._is_replaced = False
         self._pending: dict[PartitionId, StoredHardState] = {}
         self._pending_forgotten: list[TopicId] = []
 
@@ -65,6 +67,10 @@ class HardStates:
         states = cls(path, file, file_system=file_system)
         try:
             states._load(file_system.read(path))
+            # A process that was killed may have left a vote that it had not synced. Whoever hears
+            # of it from now on relies on it, so it must not go with the power.
+            file.sync()
+            file_system.sync_directory(path.parent)
         except BaseException:
             file.close()
             raise
@@ -116,15 +122,16 @@ class HardStates:
 
     def _rewrite_if_due(self, added: int) -> bool:
         """Whether the file was written anew, with all that is pending."""
-        if self._size + added < REWRITE_BYTES_MIN:
+        if self._size + added < REWRITE_BYTES_MIN and not self._is_replaced:
             return False
         content = _whole(self._states)
-        if self._size + added < REWRITE_GROWTH * len(content):
+        if self._size + added < REWRITE_GROWTH * len(content) and not self._is_replaced:
             return False
+        self._is_replaced = True
         self._file_system.write_atomically(self._path, content)
         self._file.close()
         self._file = self._file_system.open(self._path)
-        self._size, self._has_torn_end = len(content), False
+        self._size, self._has_torn_end, self._is_replaced = len(content), False, False
         return True
 
     def _load(self, data: bytes) -> None:
@@ -151,7 +158,6 @@ class HardStates:
                 detail = f"the block is bad, and a valid one follows at byte {later}"
                 raise StorageDamaged(str(self._path), position, detail)
         self._file.truncate(position)
-        self._file.sync()
 
     def _apply(self, content: bytes) -> None:
         position = 0

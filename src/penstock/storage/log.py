@@ -24,7 +24,7 @@ from penstock.storage.appender import Appender
 from penstock.storage.checkpoint import Checkpoint
 from penstock.storage.checkpointer import Checkpointer
 from penstock.storage.epochs import end_offset_for
-from penstock.storage.file_system import Bytes, FileSystem
+from penstock.storage.file_system import Bytes, FileSystem, SyncFailed
 from penstock.storage.layout import CHECKPOINT
 from penstock.storage.log_entries import LogEntry as LogEntry
 from penstock.storage.log_entries import entry_start, read_entries
@@ -68,6 +68,12 @@ class Log:
     def exists(directory: Path, *, file_system: FileSystem) -> bool:
         """Whether a log was made here and its making was finished; says nothing of its health."""
         return file_system.exists(directory / CHECKPOINT)
+
+    @staticmethod
+    def sync_names(directory: Path, *, file_system: FileSystem) -> None:
+        """For a log that is there but may not stay: a crash or a failed sync ended its making."""
+        for each in (directory, directory.parent):
+            file_system.sync_directory(each)
 
     @classmethod
     def create(
@@ -298,7 +304,11 @@ class Log:
         return self._compactor(lambda: False, PRODUCER_EXPIRY_MS).is_due(now_ms, end)
 
     def truncate_to_index(self, index: LogIndex) -> None:
-        """Cuts off all entries from `index` on; a gap that holds it is shortened."""
+        """Cuts off all entries from `index` on; a gap that holds it is shortened.
+
+        Raises OSError with the log as it was, or SyncFailed if it is half cut: a start finds all
+        that was not cut yet, and only a start may, since in memory the cut is done.
+        """
         state = self._state
         with state.lock:
             if index > state.last_index:
@@ -307,13 +317,17 @@ class Log:
             end_offset = state.own.offset_after(index - 1)
             assert state.start_offset <= end_offset
             assert state.state_offset <= end_offset, "what is committed is never cut"
+            self._appender.cut_back()
             cut = find_cut(state, index)
             own = state.own.before(index)
             state.cleaned_offset = min(state.cleaned_offset, cut.end_offset)
             self._checkpointer.save_cut(*cut, own)
-            self._appender.truncate_to(*cut, own)
-            if cut.end_offset < end_offset:
-                self._append_gap(cut.end_offset, end_offset)
+            try:
+                self._appender.truncate_to(*cut, own)
+                if cut.end_offset < end_offset:
+                    self._append_gap(cut.end_offset, end_offset)
+            except OSError as error:
+                raise SyncFailed(error.errno, error.strerror, str(state.directory)) from error
 
     def _append_gap(self, offset: int, end: int) -> None:
         term = self._state.own.last_term

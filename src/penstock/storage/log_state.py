@@ -98,6 +98,11 @@ class LogState:
         self.flushed_index = checkpoint.flushed_index
         self.flushed_base = checkpoint.flushed_base
 
+    def note_maybe_flushed(self, checkpoint: Checkpoint) -> None:
+        """This checkpoint is on disk, or the one before it."""
+        self.flushed_index = max(self.flushed_index, checkpoint.flushed_index)
+        self.flushed_base = min(self.flushed_base, checkpoint.flushed_base)
+
     def new_segment(self, base_offset: int) -> Segment:
         """An empty segment, in memory only: its file is made with its first batch."""
         facts = SegmentFacts(base_offset, base_offset, created_ms=self.clock.now_ms())

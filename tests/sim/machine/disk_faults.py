@@ -23,7 +23,7 @@ def fail_syncs(victim: Victim) -> None:
     """Nobody knows what is on disk then; the node is of no use until it starts anew."""
     machine = victim.machine
     world, drive = machine.world, machine.drive
-    drive.failing.add("sync")
+    drive.failing.add(world.random.choice(("sync", "sync directory")))
 
     def end() -> None:
         drive.failing.clear()

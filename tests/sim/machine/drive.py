@@ -28,10 +28,17 @@ class Drive(FaultFileSystem):
         self._is_dead = True
 
     def reborn(self, random: Random, *, lost_power: bool) -> "Drive":
-        """What the next process finds: everything written, or after a power loss less."""
-        found = self.after_power_loss(random.getrandbits(32)) if lost_power else self.after_kill()
+        """What the next process finds: everything written, or after a power loss less.
+
+        What a killed process had not synced is there, and can still go with the power.
+        """
         drive = Drive(bytes_max=self.bytes_max)
-        drive._entries, drive._durable = found._entries, found._durable
+        if lost_power:
+            found = self.after_power_loss(random.getrandbits(32))
+            drive._entries, drive._durable = found._entries, found._durable
+        else:
+            drive._entries, drive._durable = self._entries, self._durable
+            drive._pending = self._pending
         return drive
 
     def rename(self, old: Path, new: Path) -> None:

@@ -52,17 +52,36 @@ def excused(history: Sequence[Operation]) -> list[Operation]:
 
     Of two equal changes at the same time both may say that they did it: the next try of a deletion
     or a growth finds what it wanted and can't tell whose doing that was. And a creation that is
-    refused may have happened before, if what it made was deleted and made anew meanwhile.
+    refused may have happened before, if what it made was deleted and made anew meanwhile; one that
+    is not refused may have happened twice, if what it made was deleted before its next try.
     """
-    return [_excused(done, history) for done in history]
+    repeated = [_repetition(done) for done in history if _may_be_repeated(done, history)]
+    return [*(_excused(done, history) for done in history), *repeated]
+
+
+def _may_be_repeated(done: Operation, history: Sequence[Operation]) -> bool:
+    kind, _, _ = _parts(done)
+    return (
+        kind == "create"
+        and done.result in (OK, UNKNOWN)
+        and any(_parts(other)[0] == "delete" and _overlap(done, other) for other in history)
+    )
+
+
+def _repetition(done: Operation) -> Operation:
+    """Within the time of the creation, or not at all."""
+    return done._replace(result=UNKNOWN)
+
+
+def _overlap(one: Operation, other: Operation) -> bool:
+    return other.called <= one.returned and one.called <= other.returned
 
 
 def _excused(done: Operation, history: Sequence[Operation]) -> Operation:
     kind, name, partitions = _parts(done)
     for other in history:
         other_kind, _, other_partitions = _parts(other)
-        overlaps = other.called <= done.returned and done.called <= other.returned
-        if other is done or not overlaps:
+        if other is done or not _overlap(done, other):
             continue
         is_equal = other_kind == kind and (kind == "delete" or other_partitions == partitions)
         if done.result == OK and kind in ("delete", "grow") and is_equal:

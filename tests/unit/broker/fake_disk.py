@@ -67,6 +67,8 @@ class FakePartitions:
         self._node = node
         # Called with the name of the topic before its partitions are made, to interfere.
         self.before_create: Callable[[str], None] = lambda name: None
+        # Given by those who let removals wait for it.
+        self.before_removal: asyncio.Event | None = None
 
     def get(self, topic: str, partition: int) -> Any:
         for replica in self.all():
@@ -134,6 +136,8 @@ class FakePartitions:
         self._add(topic, topic_id, wanted, config)
 
     async def retire_topic(self, topic_id: TopicId) -> None:
+        if self.before_removal is not None:
+            await self.before_removal.wait()
         self.replicas.pop(topic_id, None)
 
     async def remove_topic_files(self, topic_id: TopicId) -> None:
@@ -143,6 +147,8 @@ class FakePartitions:
         self.disk.directories.update(kept)
 
     async def remove_files(self, key: PartitionId) -> None:
+        if self.before_removal is not None:
+            await self.before_removal.wait()
         self.disk.directories.discard(key)
 
     async def remove(self, topic_id: TopicId, partitions: Iterable[int]) -> None:

@@ -144,6 +144,72 @@ def test_a_moved_replica_is_given_up_only_when_the_move_is_over() -> None:
     run(test)
 
 
+async def end_move(node: Node) -> None:
+    topic = node.cluster.topic("t")
+    assert topic is not None
+    await node.cluster.end_moves([Ended(topic.partition_id(0), topic.assignments[0])])
+
+
+def test_a_replica_that_moved_away_and_back_stays_where_that_is_heard_of_late() -> None:
+    """Its group counts on what it acknowledged since it came back."""
+
+    async def test(nodes: Nodes) -> None:
+        wanted = NewTopic(name="t", configs={}, assignments=[(0, [1])])
+        await nodes[0].topics.create([wanted])
+        replica, feed, log = nodes[1].partitions.get("t", 0), nodes[1].metadata.feed, nodes[0].host
+        feed.is_lagging = True
+        await nodes[0].cluster.move(Move("t", 0, [2]))
+        await end_move(nodes[0])
+        moved_at = len(log.log)
+        await nodes[0].cluster.move(Move("t", 0, [1]))
+        await end_move(nodes[0])
+        feed.follow_to(moved_at)
+        await settled()
+        assert nodes[1].running() == {"t": 1}
+        feed.is_lagging = False
+        feed.follow()
+        await settled()
+        assert nodes[1].partitions.get("t", 0) is replica
+        assert [node.running() for node in nodes] == [{}, {"t": 1}, {}]
+
+    run(test)
+
+
+def test_a_moved_replica_stays_until_its_node_can_ask_whether_it_came_back() -> None:
+    async def test(nodes: Nodes) -> None:
+        wanted = NewTopic(name="t", configs={}, assignments=[(0, [1])])
+        await nodes[0].topics.create([wanted])
+        nodes[1].metadata.feed.is_lagging = True
+        await nodes[0].cluster.move(Move("t", 0, [2]))
+        await end_move(nodes[0])
+        nodes[0].metadata.is_up = False
+        nodes[1].metadata.feed.follow_to(len(nodes[0].host.log))
+        await settled()
+        assert nodes[1].running() == {"t": 1}
+        nodes[0].metadata.is_up = True
+        while nodes[1].running():
+            await settled()
+
+    run(test)
+
+
+def test_a_node_that_ends_waits_for_no_controller() -> None:
+    async def test(nodes: Nodes) -> None:
+        wanted = NewTopic(name="t", configs={}, assignments=[(0, [1])])
+        await nodes[0].topics.create([wanted])
+        nodes[1].metadata.feed.is_lagging = True
+        await nodes[0].cluster.move(Move("t", 0, [2]))
+        await end_move(nodes[0])
+        end = len(nodes[0].host.log)
+        nodes[0].host.commit([BrokerStored(broker=broker(2))])
+        nodes[1].metadata.feed.follow_to(end)
+        await settled()
+        await asyncio.wait_for(nodes[1].topics.close(), 1)
+        assert nodes[1].running() == {"t": 1}
+
+    run(test)
+
+
 def test_what_a_crash_left_of_a_moved_replica_is_removed() -> None:
     async def test(nodes: Nodes) -> None:
         topic = (await nodes[0].topics.create([new("t", 2)]))["t"]
@@ -152,6 +218,52 @@ def test_what_a_crash_left_of_a_moved_replica_is_removed() -> None:
         again = await Node.join(nodes[0].host, 2, disk)
         assert disk.directories == {(topic.topic_id, 0), (topic.topic_id, 1)}
         await again.topics.close()
+
+    run(test)
+
+
+def test_a_topic_that_is_deleted_while_strays_are_removed_is_no_stray() -> None:
+    """Its replicas are in use until the work on it took them out of use."""
+
+    async def test(nodes: Nodes) -> None:
+        await nodes[0].topics.create([new("t", 2)])
+        await settled()
+        nodes[2].partitions.before_removal = asyncio.Event()
+        deletion = asyncio.ensure_future(nodes[0].topics.delete([TopicName("t")]))
+        await settled()
+        removal = asyncio.ensure_future(nodes[2].topics.remove_strays())
+        await settled()
+        assert nodes[2].running() == {"t": 2}
+        nodes[2].partitions.before_removal.set()
+        await removal
+        await deletion
+        await settled()
+        assert nodes[2].running() == {}
+        assert nodes[2].disk.directories == set()
+
+    run(test)
+
+
+def test_what_moves_back_while_strays_are_removed_is_made_after_that() -> None:
+    """Beside the removal, the new replica would lose its files."""
+
+    async def test(nodes: Nodes) -> None:
+        wanted = NewTopic(name="t", configs={}, assignments=[(0, [0])])
+        topic = (await nodes[0].topics.create([wanted]))["t"]
+        assert isinstance(topic, Topic)
+        disk, partitions = nodes[2].disk, nodes[2].partitions
+        disk.directories.add((topic.topic_id, 0))
+        partitions.before_removal = asyncio.Event()
+        removal = asyncio.ensure_future(nodes[2].topics.remove_strays())
+        await settled()
+        await nodes[1].cluster.move(Move("t", 0, [2]))
+        await settled()
+        assert nodes[2].running() == {}
+        partitions.before_removal.set()
+        await removal
+        await settled()
+        assert nodes[2].running() == {"t": 1}
+        assert disk.directories == {(topic.topic_id, 0)}
 
     run(test)
 

@@ -91,13 +91,16 @@ class FakeFeed:
             await done
 
     def follow(self) -> None:
-        if self.is_lagging or self.applied == len(self._group.log):
-            return
+        if not self.is_lagging and self.applied < len(self._group.log):
+            self.follow_to(len(self._group.log))
+
+    def follow_to(self, end: int) -> None:
+        """Even if it lags."""
         codec = self._group.codec
-        records = [codec.decode(*stored) for stored in self._group.log[self.applied :]]
+        records = [codec.decode(*stored) for stored in self._group.log[self.applied : end]]
         for record in records:
             self.state.apply(record)
-        self.applied = Offset(len(self._group.log))
+        self.applied = Offset(end)
         for callback in self._callbacks:
             callback(records, self.applied)
         for offset, done in self._waiting:

@@ -251,14 +251,28 @@ def test_a_grown_topic_keeps_its_partitions_where_they_are() -> None:
 
 def test_a_second_try_finds_what_the_first_one_grew() -> None:
     state = with_topics("t", partitions=2)
-    tried: dict[str, Grown] = {}
+    tried: dict[str, tuple[Grown, ...]] = {}
     wanted = [Growth(name="t", partitions=5)]
     records, first = decide_growth(state, wanted, rules(), tried)
-    assert tried["t"].first == 2
+    assert [each.first for each in tried["t"]] == [2]
     applied(state, records)
     assert decide_growth(state, wanted, rules(), tried) == ([], first)
     outcome = decide_growth(state, wanted, rules(), {})[1]["t"]
     assert refusal(outcome)[0] == Reason.INVALID_PARTITIONS
+
+
+def test_a_later_try_finds_what_the_first_one_grew_even_if_it_would_place_it_elsewhere() -> None:
+    """The answer to the first got lost, and other brokers are alive since."""
+    state = with_topics("t", partitions=2, brokers=5)
+    tried: dict[str, tuple[Grown, ...]] = {}
+    wanted = [Growth(name="t", partitions=5)]
+    alive = sorted(state.brokers)
+    records, first = decide_growth(state, wanted, rules(alive=alive[:3]), tried)
+    _, second = decide_growth(state, wanted, rules(alive=alive[2:]), tried)
+    assert first != second
+    applied(state, records)
+    assert decide_growth(state, wanted, rules(alive=alive), tried) == ([], first)
+    assert tried["t"][-1].topic == first["t"]
 
 
 @pytest.mark.parametrize(

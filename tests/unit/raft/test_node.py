@@ -1,11 +1,13 @@
 """The face to the host: heartbeats it exchanges itself, what a Ready holds, what it may ask."""
 
 from penstock.model.ids import LogIndex, Term
+from penstock.raft.entries import HardState
 from penstock.raft.messages import AppendRequest, CommitNotice, Heartbeat
 from penstock.raft.progress import ProgressState
 from penstock.raft.ready import Leadership, Role
 from penstock.raft.settings import RaftSettings
 from tests.unit.raft.groups import Group, Member, members, rid
+from tests.unit.raft.memory_log import MemoryLog
 
 BY_HOST = RaftSettings(heartbeats_by_host=True)
 
@@ -63,6 +65,23 @@ def test_a_follower_that_forgot_its_leader_is_introduced_to_it() -> None:
     assert not leader.node.heartbeat_refused(rid(2), Term(0))
     group.deliver()
     assert group[2].node.heartbeat_received(rid(1), Term(1))
+
+
+def test_a_follower_that_was_made_anew_is_filled_again() -> None:
+    """Its process and so its connection are the same: that it forgot its leader is all that the
+    leader hears of it."""
+    group = Group.of(3, BY_HOST)
+    leader = group.elect(1)
+    leader.node.propose("x", 1)
+    group.deliver()
+    lost = group[2]
+    lost.log = MemoryLog()
+    lost.log.hard_state = HardState(leader.node.term)
+    lost.restart()
+    assert not lost.node.heartbeat_received(rid(1), Term(1))
+    assert leader.node.heartbeat_refused(rid(2), Term(1))
+    group.deliver()
+    assert lost.terms == leader.terms == [1, 1]
 
 
 def test_a_lost_commit_notice_is_repeated_after_a_heartbeat_and_then_no_more() -> None:

@@ -141,7 +141,8 @@ class FaultFileSystem:
         self.steps_left = steps_left
         self.steps = 0
         self.bytes_max = bytes_max
-        # Operations ("sync", "truncate") that fail with EIO while they are listed.
+        # Operations ("sync", "sync directory", "truncate") that fail with EIO while they are
+        # listed; with "sync" those of directories fail too.
         self.failing: set[str] = set()
         self.locks: set[Path] = set()
         self._is_dead = False
@@ -305,6 +306,7 @@ class FaultFileSystem:
     def sync_directory(self, path: Path) -> None:
         self.act()
         self.fail_if("sync")
+        self.fail_if("sync directory")
         for change in self._pending.pop(path, []):
             change(self._durable)
 

@@ -1,6 +1,8 @@
 """Compaction: a dict of what was written last is exactly what a reader of the log ends up with."""
 
+import errno
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ from penstock.records.batch import (
 from penstock.records.compression import Codec
 from penstock.records.record import Record
 from penstock.storage.compaction import CompactionReport, Compactor
+from penstock.storage.file_system import SyncFailed
 from penstock.storage.log import Log
 from tests.unit.storage.fault_file_system import FaultFileSystem
 from tests.unit.storage.logs import (
@@ -433,6 +436,36 @@ def test_a_full_disk_stops_compaction_and_leaves_the_log_whole() -> None:
         checkpoint(table.log)
         reopened = Bench(table.disk.after_power_loss(room), settings_of()).open()
         assert reopened.end_offset == 61
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+def test_a_swap_that_may_be_decided_is_left_to_the_next_start(
+    failing: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second sync of the directory is that of the deciding file: it is there by then."""
+    table = Table()
+    for number in range(40):
+        table.put((b"k%d" % (number % 3), b"v%d" % number))
+    disk, left = table.disk, failing
+    sync_directory = disk.sync_directory
+
+    def fail(path: Path) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        sync_directory(path)
+
+    before = {one.key: one.value for one in read_all(table.log)}
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "sync_directory", fail)
+        with pytest.raises(OSError, match="Input/output") as failed:
+            table.compact()
+    assert isinstance(failed.value, SyncFailed) == (failing == 2)
+    for survivor in (disk.after_kill(), *map(disk.after_power_loss, range(20))):
+        found = Bench(survivor, settings_of()).open()
+        assert {one.key: one.value for one in read_all(found)} == before
+        found.scrub(lambda: False)
 
 
 def test_the_time_index_follows_compaction() -> None:

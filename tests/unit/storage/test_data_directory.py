@@ -200,6 +200,16 @@ def test_one_replica_can_be_removed(tmp_path: Path) -> None:
     assert not left.exists()
 
 
+def test_logs_are_listed_while_a_topic_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = open_directory(tmp_path)
+    directory.partition_directory(TOPIC, 0).mkdir(parents=True)
+    monkeypatch.setattr(directory, "list_topic_directories", lambda: [TopicId(UUID(int=5)), TOPIC])
+    assert directory.log_directories()[1:] == [directory.partition_directory(TOPIC, 0)]
+    directory.close()
+
+
 def test_what_a_crash_left_of_a_removal_is_removed_at_the_start(tmp_path: Path) -> None:
     open_directory(tmp_path).close()
     doomed = tmp_path / "topics" / f"{TOPIC.hex}.deleted"

@@ -1,5 +1,6 @@
 """Terms and votes: what was flushed is never forgotten, and damage is never taken for a crash."""
 
+import errno
 from pathlib import Path
 from uuid import UUID
 
@@ -119,6 +120,45 @@ def test_a_failed_sync_is_told_apart() -> None:
     disk.failing.add("sync")
     with pytest.raises(SyncFailed):
         states.flush()
+
+
+def test_what_a_killed_process_left_unsynced_is_durable_before_it_is_used() -> None:
+    disk = new_disk()
+    killed = HardStates.open(PATH, file_system=disk)
+    killed.put(group(1), StoredHardState(3, 2, "voted for"))
+    disk.failing.add("sync")
+    with pytest.raises(SyncFailed):
+        killed.flush()
+    disk.failing.clear()
+    found = HardStates.open(PATH, file_system=disk).get(group(1))
+    assert found == StoredHardState(3, 2, "voted for")
+    for seed in range(20):
+        assert reopened(disk, seed).get(group(1)) == found
+
+
+def test_a_rewrite_that_may_have_happened_is_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file that is open has no name any more: what is written to it would be lost."""
+    disk = new_disk()
+    states = HardStates.open(PATH, file_system=disk)
+    for term in range(20):
+        states.put(group(1), StoredHardState(term))
+        states.flush()
+    monkeypatch.setattr(hard_states, "REWRITE_BYTES_MIN", 400)
+    states.put(group(1), StoredHardState(20))
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "sync_directory", failing_sync)
+        with pytest.raises(OSError, match="Input/output"):
+            states.flush()
+    # So many groups that by itself no rewrite is due.
+    for number in range(2, 30):
+        states.put(group(number), StoredHardState(20))
+    states.flush()
+    again = HardStates.open(PATH, file_system=disk.after_kill())
+    assert [again.get(group(number)) for number in range(1, 30)] == [StoredHardState(20)] * 29
+
+
+def failing_sync(path: Path) -> None:
+    raise OSError(errno.EIO, "Input/output error", str(path))
 
 
 def test_every_crash_leaves_what_was_flushed_or_what_was_being(

@@ -2,6 +2,7 @@
 
 import errno
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -238,6 +239,63 @@ def test_a_batch_is_never_cut_in_two() -> None:
         log.truncate_to_index(LogIndex(7))
 
 
+@pytest.mark.parametrize("failing", ["sync", "truncate", "remove"])
+def test_a_log_that_is_half_cut_is_broken(failing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In memory it ends where it should, on disk it may not: what was written then would
+    lie beside what was to be cut."""
+    disk = FaultFileSystem()
+    bench = Bench(disk, SMALL)
+    log = bench.create()
+    fill(log, 30)
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "failing", {failing})
+        if failing == "remove":
+            patch.setattr(disk, "remove", lambda _: disk.fail_if("remove"))
+        with pytest.raises(SyncFailed):
+            log.truncate_to_index(LogIndex(12))
+    for seed in range(20):
+        found = Bench(disk.after_power_loss(seed), SMALL).open()
+        assert offsets(read_all(found)) == list(range(found.end_offset))
+        assert 11 <= found.end_offset <= 30
+
+
+def test_a_cut_that_cant_be_noted_leaves_the_log_as_it_was() -> None:
+    disk = FaultFileSystem()
+    bench = Bench(disk, SMALL)
+    log = bench.create()
+    fill(log, 30)
+    log.checkpoint(state=b"", state_offset=Offset(0), flushed_offset=Offset(30))
+    disk.bytes_max = 10
+    with pytest.raises(OSError, match="No space") as failed:
+        log.truncate_to_index(LogIndex(12))
+    assert not isinstance(failed.value, SyncFailed)
+    assert offsets(read_all(log)) == list(range(30))
+    disk.bytes_max = None
+    log.truncate_to_index(LogIndex(12))
+    assert offsets(read_all(bench.open())) == list(range(11))
+
+
+def test_a_cut_below_a_checkpoint_that_may_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its write failed, but only after it had its name: it must not name what is cut."""
+    disk = FaultFileSystem()
+    bench = Bench(disk)
+    log = bench.create()
+    fill(log, 10)
+    log.checkpoint(state=b"", state_offset=Offset(0), flushed_offset=Offset(10))
+    fill(log, 5)
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "sync_directory", failing_sync)
+        with pytest.raises(OSError, match="Input/output"):
+            log.checkpoint(state=b"", state_offset=Offset(0), flushed_offset=Offset(15))
+    log.truncate_to_index(LogIndex(log.last_index - 4))
+    for survivor in (disk.after_kill(), *map(disk.after_power_loss, range(10))):
+        assert Bench(survivor).open().end_offset == 10
+
+
+def failing_sync(path: Path) -> None:
+    raise OSError(errno.EIO, "Input/output error", str(path))
+
+
 @pytest.mark.parametrize("start", [1, 20, 59, 60])
 def test_delete_before_moves_the_start_for_good(start: int) -> None:
     bench = Bench(FaultFileSystem(), SMALL)
@@ -350,6 +408,24 @@ def test_a_failed_write_that_cant_be_cut_back_is_cut_before_the_next() -> None:
     disk.failing.clear()
     fill(log, 4)
     assert offsets(read_all(Bench(disk.after_kill(), SMALL).open())) == list(range(7))
+
+
+def test_a_failed_write_is_cut_back_before_the_log_is_cut() -> None:
+    """Cut back later, it would make the segment longer than what it holds."""
+    disk = FaultFileSystem()
+    bench = Bench(disk, SMALL)
+    log = bench.create()
+    fill(log, 4)
+    disk.bytes_max = disk_used(disk) + 50
+    disk.failing.add("truncate")
+    with pytest.raises(OSError, match="No space"):
+        log.append([batch(4)])
+    disk.failing.clear()
+    disk.bytes_max = None
+    log.truncate_to_index(LogIndex(log.last_index - 1))
+    log.append([batch(2, record(bytes(SMALL.segment_bytes)))])
+    checkpoint(log)
+    assert offsets(read_all(Bench(disk.after_kill(), SMALL).open())) == list(range(3))
 
 
 def test_a_full_disk_does_not_stop_retention_from_making_room() -> None:
