@@ -1,6 +1,6 @@
 # One command per task. Each target does its own set-up, so a fresh clone needs only `make`.
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check format docs bench sim soak clean
+.PHONY: help venv java demo test check format docs bench sim soak clean
 
 DEMO_SECONDS ?= 30
 BENCH ?= full
@@ -37,10 +37,18 @@ $(STAMP): pyproject.toml
 	test -x $(BIN)/penstock; \
 	touch $(STAMP)
 
+# The JDK wheels on PyPI lack a module that Spark needs, so it has to come from the system.
+java: $(STAMP) ## See to it that there is a Java 17 or newer, which Spark needs.
+	@if $(BIN)/python -m penstock.spark.java >/dev/null 2>&1; then exit 0; fi; \
+	if [ "$$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+	    apt-get install -qq --yes --no-install-recommends openjdk-17-jre-headless; \
+	else $(BIN)/python -m penstock.spark.java; fi
+
 demo: $(STAMP) ## Run the live demonstration for DEMO_SECONDS (default 30).
 	@DEMO_SECONDS=$(DEMO_SECONDS) $(BIN)/penstock demo
 
-test: $(STAMP) ## Run every test but the soaks.
+test: java ## Run every test but the soaks.
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadgroup tests
 
 check: $(STAMP) ## Check format, lint, types and the direction of imports.
@@ -56,7 +64,7 @@ format: $(STAMP) ## Rewrite the sources in the project's format.
 docs: $(STAMP) ## Write the reference pages that follow from the code.
 	$(BIN)/python -m tests.reference_pages
 
-bench: $(STAMP) ## Measure the named workloads; BENCH=quick for a smoke run.
+bench: java ## Measure the named workloads; BENCH=quick for a smoke run.
 	$(BIN)/python -m benchmarks --mode $(BENCH)
 
 sim: $(STAMP) ## Simulate core, replicas and whole nodes: SEEDS seeds (1000) from SEED (1) each.

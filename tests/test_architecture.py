@@ -28,6 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     "frontdoor": {"broker", "protocol", "net", "records", "model"},
     "config": {"model"},
     "client": {"protocol", "records", "model"},
+    "spark": {"client", "records", "model"},
     "cli": {"server", "config", "client", "model"},
     "testing": {"server", "config", "client", "model"},
 }

@@ -1,0 +1,1 @@
+"""A synchronous client for whole record batches: blocking sockets, threads, no librdkafka."""
