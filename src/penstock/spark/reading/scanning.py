@@ -1,0 +1,71 @@
+"""What an executor does: fetch raw batches of one range and hand them to Spark as Arrow."""
+
+import logging
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING
+
+from penstock.client.wire.cluster import WireCluster
+from penstock.client.wire.errors import OffsetOutOfRange, UnknownTopic
+from penstock.spark.options.reading import ReadOptions
+from penstock.spark.reading.data_loss import report_loss
+from penstock.spark.reading.topic_range import TopicRange
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+logger = logging.getLogger(__name__)
+
+
+def scan(wanted: TopicRange, options: ReadOptions) -> "Iterator[pa.RecordBatch]":
+    """All records of a range, and only those, in the order of their offsets."""
+    with WireCluster(options.wire) as cluster:
+        position: int | None = wanted.start
+        while position is not None:
+            position = yield from _scan_from(position, wanted, cluster, options)
+
+
+def _scan_from(
+    position: int, wanted: TopicRange, cluster: WireCluster, options: ReadOptions
+) -> "Generator[pa.RecordBatch, None, int | None]":
+    """Returns where to go on after a loss that the options allow, or None at the end."""
+    # Planners import this module too, and they need no Arrow.
+    from penstock.spark.columns.decoding import Decoder
+
+    # A batch may still hold records from before `position`, and the decoder cuts them away.
+    decoder = Decoder(
+        topic=wanted.topic,
+        partition=wanted.partition,
+        columns=options.columns,
+        start=position,
+        stop=wanted.stop,
+    )
+    next_position: int | None = None
+    try:
+        with cluster.fetcher(wanted.place, position, wanted.stop) as fetcher:
+            for fetched in fetcher:
+                yield from decoder.decode(fetched.data, fetched.aborted)
+    except OffsetOutOfRange as lost:
+        next_position = _after_loss(lost, wanted, fail=options.fail_on_data_loss)
+    except UnknownTopic:
+        if options.fail_on_data_loss:
+            raise
+        logger.warning("%s is gone; the query goes on without it.", wanted.place)
+    yield from decoder.finish()
+    return next_position
+
+
+def _after_loss(lost: OffsetOutOfRange, wanted: TopicRange, *, fail: bool) -> int | None:
+    if lost.log_end < lost.offset:
+        report_loss(
+            f"Partition {wanted.partition} of topic {wanted.topic} ends at offset {lost.log_end},"
+            f" before offset {lost.offset} that the query wants: was the topic made anew",
+            fail=fail,
+        )
+        return None
+    report_loss(
+        f"The records of partition {wanted.partition} of topic {wanted.topic} from offset"
+        f" {lost.offset} up to {min(lost.log_start, wanted.stop)} were deleted before they were"
+        " read",
+        fail=fail,
+    )
+    return lost.log_start if lost.log_start < wanted.stop else None

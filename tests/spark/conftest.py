@@ -1,0 +1,119 @@
+"""Fixtures: one plain Spark session and one broker for all tests of the data source."""
+
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyspark
+import pytest
+from benchmarks.spark_connector import Connector, ConnectorMissing
+from benchmarks.spark_connector import connector as fetch_connector
+from pyspark.sql import SparkSession
+
+from penstock.spark.java import JavaNotFound, find_java
+from tests.e2e.conftest import broker, group, make_broker, make_topic
+from tests.e2e.processes import Broker
+from tests.spark import rig
+from tests.spark.rig_server import JVM_FLAGS, SparkServer
+
+__all__ = ["broker", "group", "make_broker", "make_topic"]
+
+HERE = Path(__file__).resolve().parent
+# The first query of a session compiles for ten seconds, on cores that other tests use too.
+TEST_TIMEOUT_S = 300
+
+Produce = Callable[..., None]
+
+
+# Before xdist looks at the marks, which it does at the same hook.
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One worker runs all of these tests, because they share one JVM."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
+
+
+@pytest.fixture(scope="session")
+def java_home() -> Path:
+    try:
+        return find_java()
+    except JavaNotFound as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def spark(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session as users build it: nothing of ours is set but what keeps a test run small."""
+    os.environ.setdefault("JAVA_HOME", str(java_home))
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_SUBMIT_OPTS"] = JVM_FLAGS
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("penstock tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def produce(broker: Broker) -> Produce:
+    """`produce(topic, records, codec=...)` on the shared broker; returns once acknowledged."""
+
+    def send(topic: str, records: list[rig.Record | bytes], **settings: object) -> None:
+        rig.produce(broker.bootstrap, topic, records, **settings)
+
+    return send
+
+
+@pytest.fixture(scope="session")
+def connector() -> Connector | str:
+    """Spark's own Kafka connector, or why it can't be had here."""
+    try:
+        found = fetch_connector()
+    except ConnectorMissing as missing:
+        return str(missing)
+    if found.version != pyspark.__version__:
+        warnings.warn(
+            f"Maven Central has no Kafka connector for Spark {pyspark.__version__}: "
+            f"the one for {found.version} stands in.",
+            stacklevel=1,
+        )
+    return found
+
+
+@pytest.fixture(scope="session")
+def spark_server(
+    java_home: Path, connector: Connector | str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkServer]:
+    """A server for Connect with two executors, for all that the plain session can't show."""
+    jars = () if isinstance(connector, str) else connector.jars
+    folder = tmp_path_factory.mktemp("spark-server")
+    with SparkServer(folder, java_home=java_home, jars=jars) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def remote_spark(spark_server: SparkServer) -> Iterator[SparkSession]:
+    """A session of that server. Give it expressions as text: functions belong to the plain one."""
+    session = spark_server.connect()
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def jvm_spark(remote_spark: SparkSession, connector: Connector | str) -> SparkSession:
+    """The same session, for tests that can't do without Spark's own Kafka connector."""
+    if isinstance(connector, str):
+        pytest.skip(connector)
+    return remote_spark

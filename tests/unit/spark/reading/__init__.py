@@ -1,0 +1,1 @@
+"""Tests of penstock.spark.reading."""
