@@ -15,20 +15,37 @@ import penstock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """What has to be known to read the figures, such as where the processes ran."""
+
+    topic: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One number; `at_most` is the promise, and None means that it is shown for its own sake."""
+    """One number with its promise; without one it is shown for its own sake."""
 
     workload: str
     name: str
     value: float
     unit: str
     at_most: float | None = None
+    at_least: float | None = None
 
     @property
     def verdict(self) -> str:
-        if self.at_most is None:
+        if self.at_most is None and self.at_least is None:
             return ""
-        return "pass" if self.value <= self.at_most else "FAIL"
+        too_much = self.at_most is not None and self.value > self.at_most
+        too_little = self.at_least is not None and self.value < self.at_least
+        return "FAIL" if too_much or too_little else "pass"
+
+    @property
+    def target(self) -> str:
+        bounds = ((self.at_least, ">="), (self.at_most, "<="))
+        shown = [f"{sign} {number(bound)}" for bound, sign in bounds if bound is not None]
+        return f"{' and '.join(shown)} {self.unit}".strip() if shown else ""
 
 
 def median(values: Sequence[float]) -> float:
@@ -45,9 +62,8 @@ def number(value: float) -> str:
 def table(figures: Iterable[Figure]) -> str:
     rows = [("workload", "figure", "value", "target", "")]
     for figure in figures:
-        target = "" if figure.at_most is None else f"<= {number(figure.at_most)} {figure.unit}"
         value = f"{number(figure.value)} {figure.unit}"
-        rows.append((figure.workload, figure.name, value, target, figure.verdict))
+        rows.append((figure.workload, figure.name, value, figure.target, figure.verdict))
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -55,7 +71,7 @@ def table(figures: Iterable[Figure]) -> str:
     )
 
 
-def write_json(figures: Sequence[Figure], mode: str, folder: Path) -> Path:
+def write_json(figures: Sequence[Figure], notes: Sequence[Note], mode: str, folder: Path) -> Path:
     """Keep the figures with what is needed to compare them with those of another day."""
     now = datetime.now(UTC)
     report: dict[str, Any] = {
@@ -68,6 +84,7 @@ def write_json(figures: Sequence[Figure], mode: str, folder: Path) -> Path:
             "cores": psutil.cpu_count(),
             "memory_bytes": psutil.virtual_memory().total,
         },
+        "notes": [asdict(note) for note in notes],
         "figures": [{**asdict(figure), "verdict": figure.verdict} for figure in figures],
     }
     folder.mkdir(parents=True, exist_ok=True)

@@ -16,6 +16,17 @@ class Mode:
     small_requests: int
     recovery_bytes: int
     kills: int
+    spark_processes_shared: bool
+    spark_rounds: int
+    spark_warm_up_rounds: int
+    spark_records_of_100_bytes: int
+    spark_records_of_1_kilobyte: int
+    spark_writes_of_100_bytes: int
+    spark_writes_of_1_kilobyte: int
+    spark_triggers_warm: int
+    spark_triggers: int
+    spark_records_for_memory: int
+    spark_micro_batches: int
 
 
 MODES = {
@@ -29,6 +40,17 @@ MODES = {
         small_requests=50_000,
         recovery_bytes=1024 * MIB,
         kills=50,
+        spark_processes_shared=False,
+        spark_rounds=5,
+        spark_warm_up_rounds=2,
+        spark_records_of_100_bytes=4_000_000,
+        spark_records_of_1_kilobyte=1_000_000,
+        spark_writes_of_100_bytes=2_000_000,
+        spark_writes_of_1_kilobyte=500_000,
+        spark_triggers_warm=20,
+        spark_triggers=40,
+        spark_records_for_memory=50_000_000,
+        spark_micro_batches=20,
     ),
     "quick": Mode(
         messages_of_100_bytes=50_000,
@@ -40,5 +62,16 @@ MODES = {
         small_requests=2_000,
         recovery_bytes=16 * MIB,
         kills=2,
+        spark_processes_shared=True,
+        spark_rounds=1,
+        spark_warm_up_rounds=0,
+        spark_records_of_100_bytes=20_000,
+        spark_records_of_1_kilobyte=5_000,
+        spark_writes_of_100_bytes=10_000,
+        spark_writes_of_1_kilobyte=2_000,
+        spark_triggers_warm=1,
+        spark_triggers=3,
+        spark_records_for_memory=100_000,
+        spark_micro_batches=5,
     ),
 }
