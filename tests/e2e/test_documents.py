@@ -19,6 +19,7 @@ from tests.e2e.processes import READY, clean_environment
 ADDRESS = "127.0.0.1:9092"
 INSTALL = "pip install ."
 UP = "penstock up"
+SPARK = "penstock.spark"
 BLOCK_TIMEOUT_S = 60
 HOW_TO = ["connect-clients", "run-a-node", "choose-durability"]
 
@@ -49,6 +50,9 @@ class Reader:
     def follow(self, document: Document) -> str:
         """Run every block in order; what they printed."""
         for block in document.blocks("bash", "python"):
+            if SPARK in block.text:
+                # Run in tests/spark/test_documents.py, where there is a session.
+                continue
             if block.language == "python":
                 self._run(["python", "-c", block.text])
             elif UP in block.text.splitlines():
