@@ -8,7 +8,8 @@ SOAK_SECONDS ?= 600
 SOAK_SEEDS ?= 10000
 SEEDS ?= 1000
 SEED ?= 1
-PYTEST_WORKERS ?= 2
+# One more than there are cores on a small machine: many tests wait for processes.
+PYTEST_WORKERS ?= 3
 
 BIN := .venv/bin
 STAMP := .venv/.complete

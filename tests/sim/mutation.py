@@ -1,6 +1,6 @@
 """A bug to inject by replacing methods, and a list of such bugs that tests must notice."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 Replacement = Callable[..., Any]
@@ -21,3 +21,10 @@ class Mutations(list[Mutation]):
             return replacement
 
         return register
+
+
+def seeds(known: int | None, seeds_max: int) -> Iterator[int]:
+    """All of them, the one first that is known to catch a mutation which others hardly do."""
+    if known is not None:
+        yield known
+    yield from range(1, seeds_max + 1)

@@ -2,15 +2,19 @@
 
 import pytest
 
-from tests.sim.mutation import Mutation
+from tests.sim.mutation import Mutation, seeds
 from tests.sim.nodes.mutations import ALL
 from tests.sim.nodes.run import run_seed
 
 SEEDS_MAX = 150
+# Saves a minute; a change of the code may move them, which costs only time.
+KNOWN_SEEDS = {
+    "a hosted state answers before its records are committed": 37,
+}
 
 
-def _simulate() -> None:
-    for seed in range(1, SEEDS_MAX + 1):
+def _simulate(mutation: str) -> None:
+    for seed in seeds(KNOWN_SEEDS.get(mutation), SEEDS_MAX):
         run_seed(seed)
 
 
@@ -19,4 +23,4 @@ def test_every_mutation_is_caught(mutation: Mutation, monkeypatch: pytest.Monkey
     for target, name in mutation.targets:
         monkeypatch.setattr(target, name, mutation.replacement)
     with pytest.raises(AssertionError):
-        _simulate()
+        _simulate(mutation.name)

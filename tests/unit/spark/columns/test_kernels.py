@@ -92,13 +92,15 @@ CompileResultCacheImpl._locator_classes = []
 
 def _run(*, before: str = "", stop: str = "1", **environment: str) -> str:
     script = _DECODE.format(before=before, stop=stop)
-    found = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**os.environ, "PENSTOCK_KERNELS": "", **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    # Locks of its own: another process that compiles at the moment would have the turn.
+    with tempfile.TemporaryDirectory() as place:
+        found = subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "PENSTOCK_KERNELS": "", "TMPDIR": place, **environment},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
     assert found.returncode == 0, found.stderr
     return found.stdout.strip()
 
