@@ -107,11 +107,12 @@ class Leaderships:
     def admin_broker(self) -> BrokerId:
         """Whom clients should send admin requests to; every broker takes them.
 
-        So while no controller is known this one names itself: told of none, some clients would
-        keep their request until they ask again by themselves, minutes later.
+        So while no controller is known, or one that has not registered yet, this one names itself:
+        told of none, or of one without an address, some clients would keep their request until
+        they ask again by themselves, minutes later.
         """
         controller = self.controller()
-        return self._cluster.broker_id if controller == NO_LEADER else controller
+        return controller if controller in self._cluster.brokers else self._cluster.broker_id
 
     def isolated_s(self, now: float) -> float:
         """How long this broker has known no controller, at the time `now` of the monotonic clock.

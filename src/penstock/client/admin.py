@@ -52,10 +52,14 @@ class Admin:
         self.bootstrap = bootstrap
         self.timeout_s = timeout_s
         check_reachable(bootstrap)
-        self.client = _make(librdkafka_settings(bootstrap, {**_IMPATIENT, **(options or {})}))
+        self._settings = librdkafka_settings(bootstrap, {**_IMPATIENT, **(options or {})})
+        self.client = _make(self._settings)
         self.topics = Topics(self)
         self.offsets = Offsets(self)
         self.groups = Groups(self, self.offsets)
+
+    def reconnect(self) -> None:
+        self.client = _make(self._settings)
 
     def cluster(self) -> ClusterDescription:
         found = self.answer(

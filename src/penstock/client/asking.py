@@ -15,6 +15,10 @@ class Asking(Protocol):
         """The result of `future`; raises ClientError about `what`, as in "topic orders"."""
         ...
 
+    def reconnect(self) -> None:
+        """Starts over with a client that knows nothing yet."""
+        ...
+
     def metadata(self) -> Any:
         """Every topic with its partitions, as librdkafka's ClusterMetadata."""
         ...

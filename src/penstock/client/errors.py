@@ -14,6 +14,10 @@ class BrokerUnreachable(ClientError):
     """Nobody answers at the bootstrap address."""
 
 
+class ControllerNotReached(BrokerUnreachable):
+    """The client library never found its way to the controller, so nothing was sent."""
+
+
 class TopicNotFound(ClientError):
     pass
 
@@ -42,10 +46,13 @@ def from_kafka(error: "KafkaError", *, what: str, bootstrap: str) -> ClientError
     """The typed error for librdkafka's; `what` names the thing, as in "topic orders"."""
     name = error.name()
     if name in _UNREACHABLE:
-        return no_answer(bootstrap, reason_of(error))
-    kind, sentence = _SENTENCES.get(name, (ClientError, ""))
+        reason = reason_of(error)
+        sentence = str(no_answer(bootstrap, reason))
+        kind = ControllerNotReached if _NEVER_SENT in reason else BrokerUnreachable
+        return kind(sentence)
+    typed, sentence = _SENTENCES.get(name, (ClientError, ""))
     if sentence:
-        return kind(_capitalised(sentence.format(what=what)))
+        return typed(_capitalised(sentence.format(what=what)))
     return ClientError(f"The broker refused {what}: {reason_of(error)}.")
 
 
@@ -61,6 +68,7 @@ def _capitalised(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:]
 
 
+_NEVER_SENT = "waiting for controller"
 _UNREACHABLE = frozenset(
     {"_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_RESOLVE"}
 )

@@ -18,7 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from penstock.client.asking import Asking
-from penstock.client.errors import ClientError, TopicExists, from_kafka
+from penstock.client.errors import ClientError, ControllerNotReached, TopicExists, from_kafka
 
 # Asks the broker for its own default, for partitions and for replicas alike.
 BROKER_DEFAULT = -1
@@ -110,8 +110,28 @@ class Topics:
         if_missing: bool = False,
     ) -> bool:
         """Create a topic; False when it was there already and `if_missing` allows that."""
+        topic = self._ask(
+            f"topic {name}", NewTopic, name, partitions, replicas, config=dict(settings or {})
+        )
+        try:
+            self._create_once(name, topic)
+        except TopicExists:
+            if if_missing:
+                return False
+            raise
+        return True
+
+    def _create_once(self, name: str, topic: NewTopic) -> None:
+        """librdkafka sometimes never connects to a controller that answers everybody else. As
+        nothing was sent then, a new client may try."""
+        try:
+            self._create(name, topic)
+        except ControllerNotReached:
+            self._asking.reconnect()
+            self._create(name, topic)
+
+    def _create(self, name: str, topic: NewTopic) -> None:
         what = f"topic {name}"
-        topic = self._ask(what, NewTopic, name, partitions, replicas, config=dict(settings or {}))
         futures = self._ask(
             what,
             self._asking.client.create_topics,
@@ -119,13 +139,7 @@ class Topics:
             request_timeout=self._asking.timeout_s,
             operation_timeout=self._asking.timeout_s,
         )
-        try:
-            self._asking.answer(futures[name], what)
-        except TopicExists:
-            if if_missing:
-                return False
-            raise
-        return True
+        self._asking.answer(futures[name], what)
 
     def delete(self, name: str) -> None:
         futures = self._asking.client.delete_topics(

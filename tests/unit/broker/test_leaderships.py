@@ -84,6 +84,14 @@ def test_brokers_that_can_be_reached_and_those_that_can_not() -> None:
     assert leaderships.controller() == 2
 
 
+def test_admin_requests_go_to_a_controller_whose_address_is_known_or_here() -> None:
+    cluster = cluster_of_three()
+    cluster.controller_id = BrokerId(2)
+    assert cluster.leaderships.admin_broker() == 2
+    del cluster.brokers[BrokerId(2)]
+    assert cluster.leaderships.admin_broker() == cluster.broker_id
+
+
 def test_a_broker_without_a_controller_can_not_judge_who_is_gone() -> None:
     cluster = cluster_of_three()
     leaderships = cluster.leaderships
