@@ -2,11 +2,13 @@
 
 from typing import TYPE_CHECKING
 
+from penstock.model.errors import Explained
+
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
 
-class ClientError(Exception):
+class ClientError(Explained):
     """The broker or the way to it refused; the text is one sentence for the user."""
 
 

@@ -101,5 +101,9 @@ class StorageDamaged(Exception):
         self.detail = detail
 
 
-class StartRefused(Exception):
+class Explained(Exception):
+    """Something that a user can put right: the text is for the user, who sees nothing else."""
+
+
+class StartRefused(Explained):
     """The node can't start, for a reason that its operator can act on: one clear sentence."""

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from penstock.model.errors import Explained
+
 MAJOR_VERSION_MIN = 17
 ANSWER_TIMEOUT_S = 30.0
 # `java -version` says `version "17.0.15"`, and before Java 9 it said `version "1.8.0_392"`.
@@ -25,7 +27,7 @@ INSTALLED = (
 )
 
 
-class JavaNotFound(Exception):
+class JavaNotFound(Explained):
     """Spark cannot start here; the message says what to install."""
 
 
