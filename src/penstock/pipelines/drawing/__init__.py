@@ -1,0 +1,1 @@
+"""A pipeline's graph, as text and as a picture."""
