@@ -1,0 +1,64 @@
+"""Reads the numbered files of Delta's log, for what `deltalake` does not tell."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from penstock.pipelines.lakes.durable_files import sync_path
+from penstock.pipelines.lakes.lake_table import LakeRefused
+
+FOLDER = "_delta_log"
+
+
+def sync_commits(root: str, after: int) -> None:
+    """`deltalake` leaves commits to the page cache; Spark's checkpoint must not outlive them."""
+    folder = Path(root) / FOLDER
+    version = after + 1
+    while (path := _path(root, version)).exists():
+        sync_path(path)
+        version += 1
+    sync_path(folder)
+    sync_path(root)
+
+
+def added_paths(root: str, version: int) -> Iterator[str]:
+    """Absolute paths of files that a commit brought, without those that only moved rows."""
+    path = _path(root, version)
+    try:
+        lines = path.read_text().splitlines()
+    except FileNotFoundError as missing:
+        raise LakeRefused(
+            f"The Delta table {root!r} no longer has commit {version} in its log."
+        ) from missing
+    for line in lines:
+        add = json.loads(line).get("add") if line else None
+        if add is not None and add["dataChange"]:
+            yield _added_path(root, add)
+
+
+def _added_path(root: str, add: dict[str, Any]) -> str:
+    if add.get("deletionVector"):
+        raise deletion_vectors_refused(root)
+    return file_path(root, add["path"])
+
+
+def file_path(root: str, address: str) -> str:
+    """The absolute path of what an action calls its path: an address, relative or not."""
+    parts = urlsplit(address)
+    if parts.scheme not in ("", "file"):
+        raise LakeRefused(f"The Delta table {root!r} has a file elsewhere: {address!r}.")
+    path = unquote(parts.path)
+    return path if path.startswith("/") else f"{root}/{path}"
+
+
+def deletion_vectors_refused(root: str) -> LakeRefused:
+    return LakeRefused(
+        f"The Delta table {root!r} has rows that were deleted by deletion vectors,"
+        " which are not supported: compact it first."
+    )
+
+
+def _path(root: str, version: int) -> Path:
+    return Path(root) / FOLDER / f"{version:020d}.json"

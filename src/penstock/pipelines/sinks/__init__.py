@@ -1,0 +1,1 @@
+"""Where flows end: topics, tables of files, the terminal, a function."""

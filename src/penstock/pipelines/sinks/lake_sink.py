@@ -1,0 +1,135 @@
+"""Rows to a table of files: executors write them, one commit on the driver makes them count."""
+
+import os
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.pipelines.lakes.arrow_schemas import arrow_schema
+from penstock.pipelines.lakes.durable_files import remove_tree
+from penstock.pipelines.lakes.executor_writing import write_frame
+from penstock.pipelines.lakes.lake_table import DataFile, LakeRefused, LakeTable
+from penstock.pipelines.lakes.partition_folders import check_partition_columns
+from penstock.pipelines.sinks.sink import Epoch, SinkRefused, Written
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+DATA = "data"
+
+
+def _go_on(step: str) -> None:
+    """What happens between two steps of a batch, where no test wants to interfere."""
+
+
+class LakeWriter:
+    """A sink that appends each micro-batch to a table, exactly once.
+
+    Files of an attempt at a batch have a folder of their own, so that a batch that is done again
+    never touches what is committed. `steps` is called with "written" and "committed".
+    """
+
+    def __init__(
+        self,
+        table: LakeTable,
+        partition_by: Sequence[str] = (),
+        *,
+        keeps_partition_columns: bool = True,
+        steps: Callable[[str], None] = _go_on,
+    ) -> None:
+        self._table = table
+        self._partition_by = tuple(partition_by)
+        self._keeps_partition_columns = keeps_partition_columns
+        self._steps = steps
+
+    def prepare(self, schema: "StructType") -> None:
+        try:
+            self._check(schema)
+        except LakeRefused as refused:
+            raise SinkRefused(str(refused)) from refused
+
+    def write(self, frame: "DataFrame", epoch: Epoch) -> Written:
+        try:
+            last = self._table.last_batch(epoch.query)
+            if last is None or last < epoch.batch:
+                return self._write(frame, epoch)
+            self._remove_failed_attempts(epoch)
+            return Written(rows=0, was_there=True)
+        except LakeRefused as refused:
+            raise SinkRefused(str(refused)) from refused
+
+    def queries_before(self, pipeline: str, flow: str) -> frozenset[str]:
+        return self._table.queries(pipeline, flow)
+
+    def clear(self) -> None:
+        self._table.drop()
+        remove_tree(Path(self._table.root) / DATA)
+
+    def _check(self, schema: "StructType") -> None:
+        arrow = arrow_schema(schema)
+        check_partition_columns(arrow, self._partition_by, self._table.root)
+        self._table.check(arrow, self._partition_by)
+
+    def _write(self, frame: "DataFrame", epoch: Epoch) -> Written:
+        # A table that changed since the start is found out before rows are written, not after.
+        self._check(frame.schema)
+        attempt = f"{epoch.batch}-{uuid.uuid4().hex[:12]}"
+        files, schema = write_frame(
+            frame,
+            self._table.root,
+            f"{DATA}/{epoch.query}/{attempt}",
+            self._partition_by,
+            keeps_partition_columns=self._keeps_partition_columns,
+        )
+        self._check_presence(files)
+        self._steps("written")
+        if files:
+            if not self._table.commit(epoch, files, schema, self._partition_by, {}):
+                # Another process with this query's checkpoint was faster.
+                self._remove_failed_attempts(epoch)
+                return Written(rows=0, was_there=True)
+            self._steps("committed")
+        self._remove_all_but([file.path for file in files], self._attempts(epoch))
+        return Written(
+            rows=sum(file.rows for file in files),
+            files=len(files),
+            size=sum(file.size for file in files),
+        )
+
+    def _check_presence(self, files: Sequence[DataFile]) -> None:
+        """A folder that only the executors' machines have would give a table without files."""
+        for file in files:
+            path = f"{self._table.root}/{file.path}"
+            try:
+                size = os.stat(path).st_size
+            except FileNotFoundError:
+                size = None
+            if size != file.size:
+                raise LakeRefused(
+                    f"The file {path!r} that a task wrote is not there for the driver:"
+                    " the table's folder must be shared by all machines under one path."
+                )
+
+    def _remove_failed_attempts(self, epoch: Epoch) -> None:
+        """For a batch that somebody committed who did not come to this."""
+        attempts = self._attempts(epoch)
+        if attempts:
+            committed = [path.removeprefix(f"{self._table.root}/") for path in self._table.paths()]
+            self._remove_all_but(committed, attempts)
+
+    def _attempts(self, epoch: Epoch) -> list[Path]:
+        return list((Path(self._table.root) / DATA / epoch.query).glob(f"{epoch.batch}-*"))
+
+    def _remove_all_but(self, kept: Sequence[str], attempts: Iterable[Path]) -> None:
+        """Remove attempts that were given up, and files of tasks that Spark tried again."""
+        keep = {Path(self._table.root) / path for path in kept}
+        for attempt in attempts:
+            files = [path for path in attempt.rglob("*") if path.is_file()]
+            if keep.isdisjoint(files):
+                remove_tree(attempt)
+                continue
+            for path in files:
+                if path not in keep:
+                    path.unlink(missing_ok=True)
