@@ -1,0 +1,1 @@
+"""From a specification to DataFrames: sources, decoding, steps and rules."""

@@ -1,0 +1,1 @@
+"""Finding what Spark would refuse, before anything runs."""

@@ -1,0 +1,1 @@
+"""The tests in a specification: rows in, rows out."""
