@@ -1,0 +1,1 @@
+"""Flows at work: checkpoints, progress, and stopping after a batch."""

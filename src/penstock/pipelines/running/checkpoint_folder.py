@@ -1,0 +1,42 @@
+"""What Spark keeps in the folder of a checkpoint, as far as a runner has to know it.
+
+`metadata` holds the query's id, `offsets/<batch>` is written when a batch is planned, and
+`commits/<batch>` when it has been written. Old batches are removed, the latest never.
+"""
+
+import json
+from pathlib import Path
+
+# Spark knows nothing of folders that are given without a scheme but its own default file system.
+SCHEME = "file://"
+
+
+def location(checkpoint: Path) -> str:
+    """The folder as Spark is told of it: this machine's, whatever its default file system is."""
+    return SCHEME + str(checkpoint.absolute())
+
+
+def query_id(checkpoint: Path) -> str | None:
+    """The id that was born with the checkpoint; None before the query's first start."""
+    try:
+        content = json.loads((checkpoint / "metadata").read_text())
+    except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError):
+        return None
+    return str(content["id"]) if isinstance(content, dict) and "id" in content else None
+
+
+def last_planned(checkpoint: Path) -> int | None:
+    """The greatest batch whose offsets are fixed: a restart runs it again or has it behind it."""
+    return _last_batch(checkpoint / "offsets")
+
+
+def last_committed(checkpoint: Path) -> int | None:
+    return _last_batch(checkpoint / "commits")
+
+
+def _last_batch(folder: Path) -> int | None:
+    if not folder.is_dir():
+        return None
+    # Beside the batches there are checksums and files that are being written.
+    batches = (int(file.name) for file in folder.iterdir() if file.name.isdecimal())
+    return max(batches, default=None)

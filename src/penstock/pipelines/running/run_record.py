@@ -1,0 +1,149 @@
+"""The last run of a pipeline as other processes see it, and the lock that says if it lives."""
+
+import fcntl
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+
+from penstock.pipelines.running.refusals import RunRefused
+from penstock.pipelines.running.storage import Storage, read_json, write_json
+from penstock.pipelines.specification.model import Pipeline
+
+
+class RunState(StrEnum):
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    ENDED = "ended"
+    FAILED = "failed"
+    KILLED = "killed"
+    """Never written: the file says that the run lives, and nobody holds the lock."""
+
+
+OVER = frozenset({RunState.ENDED, RunState.FAILED, RunState.KILLED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """`run.json`; times are milliseconds since 1970."""
+
+    pipeline: str
+    file: str
+    pid: int
+    host: str
+    started_ms: int
+    ended_ms: int | None = None
+    state: RunState = RunState.STARTING
+    master: str | None = None
+    application: str | None = None
+    """Spark's id of it."""
+    ui: str | None = None
+    """Where Spark's own web pages are."""
+    once: bool = False
+    flows: tuple[str, ...] = ()
+    error: str | None = None
+    failed_flow: str | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in OVER
+
+
+class RunBook:
+    """Keeps `run.json` while a run lives."""
+
+    def __init__(self, storage: Storage, run: Run) -> None:
+        self._storage = storage
+        self.run = run
+        self._write()
+
+    def started(self, *, master: str | None, application: str, ui: str | None) -> None:
+        self.run = replace(self.run, master=master, application=application, ui=ui)
+        self._write()
+
+    def state(self, state: RunState) -> None:
+        if state is not self.run.state:
+            self.run = replace(self.run, state=state)
+            self._write()
+
+    def ended(self, error: str | None = None, failed_flow: str | None = None) -> None:
+        self.run = replace(
+            self.run,
+            state=RunState.ENDED if error is None else RunState.FAILED,
+            error=error,
+            failed_flow=failed_flow,
+            ended_ms=now_ms(),
+        )
+        self._write()
+
+    def _write(self) -> None:
+        write_json(self._storage.run, asdict(self.run))
+
+
+def new_run(pipeline: Pipeline, *, once: bool) -> Run:
+    return Run(
+        pipeline=pipeline.name,
+        file=pipeline.file,
+        flows=tuple(pipeline.flows),
+        pid=os.getpid(),
+        host=socket.gethostname(),
+        started_ms=now_ms(),
+        once=once,
+    )
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def last_run(storage: Storage) -> Run | None:
+    """The last run, whose state is KILLED if it ended without saying so."""
+    content = read_json(storage.run)
+    if content is None:
+        return None
+    shaped = {"state": RunState(content["state"]), "flows": tuple(content["flows"])}
+    run = Run(**(content | shaped))
+    if not run.is_over and not is_locked(storage.lock):
+        return replace(run, state=RunState.KILLED)
+    return run
+
+
+@contextmanager
+def sole_run(storage: Storage) -> Iterator[None]:
+    """Hold the pipeline's lock; raises RunRefused while another process does.
+
+    The lock goes with its process, however that ends.
+    """
+    storage.path.mkdir(parents=True, exist_ok=True)
+    with storage.lock.open("ab") as file:
+        if not _try_lock(file.fileno()):
+            raise RunRefused(_who_runs(storage))
+        yield
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock at this moment."""
+    try:
+        with path.open("rb") as file:
+            return not _try_lock(file.fileno())
+    except FileNotFoundError:
+        return False
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _who_runs(storage: Storage) -> str:
+    run = last_run(storage)
+    who = "another process" if run is None else f"process {run.pid} on {run.host}"
+    return f"The storage {storage.path} is in use by {who}: `penstock pipeline stop` ends a run."

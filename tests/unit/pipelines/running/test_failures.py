@@ -1,0 +1,112 @@
+"""Of what Spark says about a failure, the sentence that matters is left."""
+
+import pytest
+
+from penstock.pipelines.running.failures import sentence_of, worker_sentence
+from penstock.pipelines.sinks.sink import SinkRefused
+
+QUERY = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: "
+END = """
+ SQLSTATE: 38000 SQLSTATE: XXKST
+=== Streaming Query ===
+Identifier: p.f2 [id = 1, runId = 2]
+Logical Plan:
+~WriteToMicroBatchDataSourceV1 ForeachBatchSink
+"""
+SOURCE = (
+    QUERY
+    + """[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python streaming data source \
+perform prepareForTriggerAvailableNow: Traceback (most recent call last):
+  File "/x/pyspark.zip/pyspark/sql/streaming/python_streaming_source_runner.py", line 279, in main
+  File "/x/penstock/client/wire/cluster.py", line 75, in partitions
+    raise unknown_topic(name)
+          ^^^^^^^^^^^^^^^^^^^
+penstock.client.wire.errors.UnknownTopic: Topic nothere does not exist."""
+    + END
+)
+BATCH = (
+    QUERY
+    + """[FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred in the user provided function in \
+foreach batch sink. Reason: An exception was raised by the Python Proxy. Return Message: \
+Traceback (most recent call last):
+  File "/x/py4j/clientserver.py", line 644, in _call_proxy
+    return_value = getattr(self.pool[obj_id], method)(*params)
+pyspark.errors.exceptions.captured.PythonException: An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "/home/me/anomalies.py", line 46, in bad
+    raise ValueError("sensor 7 is too hot")
+ValueError: sensor 7 is too hot"""
+    + END
+)
+RAISED_IN_SQL = (
+    QUERY
+    + """[FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred. Reason: Traceback (most recent \
+call last):
+  File "/x/pyspark/errors/exceptions/captured.py", line 262, in deco
+    raise converted from None
+pyspark.errors.exceptions.captured.SparkRuntimeException: [USER_RAISED_EXCEPTION] A row of \
+readings breaks the rule plausible (temperature < 80): {"temperature":99.0}. SQLSTATE: P0001"""
+    + END
+)
+JOB = """Job aborted due to stage failure: Task 0 in stage 5.0 failed 4 times, most recent \
+failure: Lost task 0.3 in stage 5.0 (TID 8) (10.0.0.7 executor 1): \
+org.apache.spark.SparkArithmeticException: \
+[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.divideByZeroError(QueryExecutionErrors.scala)
+\tat java.base/java.lang.Thread.run(Thread.java:840)
+
+Driver stacktrace:"""
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (SOURCE, "Topic nothere does not exist."),
+        (BATCH, "ValueError: sensor 7 is too hot."),
+        (
+            RAISED_IN_SQL,
+            'A row of readings breaks the rule plausible (temperature < 80): {"temperature":99.0}.',
+        ),
+        (JOB, "Division by zero."),
+        ("[UNSUPPORTED] Not so. SQLSTATE: 0A000", "Not so."),
+        ("java.io.IOException: No space left on device", "No space left on device."),
+        ("", "RuntimeError."),
+    ],
+)
+def test_spark_is_cut_to_the_sentence(text: str, sentence: str) -> None:
+    assert sentence_of(RuntimeError(text)) == sentence
+
+
+def test_our_own_sentences_stay_as_they_are() -> None:
+    assert sentence_of(SinkRefused("The table 'a' is\nfull.")) == "The table 'a' is\nfull."
+
+
+def test_a_novel_is_cut() -> None:
+    assert len(sentence_of(RuntimeError("word " * 10_000))) < 1_100
+
+
+LOST = "Lost task 0.3 in stage 5.0 (TID 8) (10.0.0.7 executor 1): "
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            LOST + "ModuleNotFoundError: No module named 'penstock'",
+            "lacks the Python package penst",
+        ),
+        (
+            LOST + 'java.io.IOException: Cannot run program "/opt/py": error=2',
+            "no Python at /opt/py",
+        ),
+    ],
+)
+def test_a_worker_that_lacks_something_is_named(text: str, said: str) -> None:
+    sentence = sentence_of(RuntimeError(text))
+    assert sentence.startswith("The worker 10.0.0.7 ")
+    assert said in sentence
+
+
+def test_the_driver_is_no_worker() -> None:
+    text = "Lost task 0.0 (TID 1) (host executor driver): No module named 'pandas'"
+    assert worker_sentence(text) is None

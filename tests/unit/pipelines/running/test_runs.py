@@ -1,0 +1,107 @@
+"""What surrounds a run: the order of flows, Spark's settings, workers, signals."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from penstock.pipelines.running.extras import ExtraMissing, require_spark
+from penstock.pipelines.running.gate import StopGate
+from penstock.pipelines.running.refusals import RunRefused
+from penstock.pipelines.running.sessions import (
+    JAVA_OPTIONS,
+    is_local,
+    prepare_local,
+    prepare_python,
+    settings_of,
+)
+from penstock.pipelines.running.stop_signals import stop_by_signal
+from penstock.pipelines.running.waves import flows_before
+from penstock.pipelines.running.workers import refuse
+from tests.unit.pipelines.running.rig import flow, pipeline, to_console, to_topic, topic_source
+
+
+def test_a_flow_waits_for_those_that_write_what_it_reads(tmp_path: Path) -> None:
+    sources = [topic_source("readings", "readings"), topic_source("alerts", "alerts")]
+    flows = [
+        flow("find", "readings", to_topic("alerts")),
+        flow("raw", "readings", to_console()),
+        flow("show", "alerts", to_console()),
+    ]
+    assert flows_before(pipeline(tmp_path, sources, flows)) == {
+        "find": frozenset(),
+        "raw": frozenset(),
+        "show": frozenset({"find"}),
+    }
+
+
+def test_flows_in_a_circle_go_by_their_order(tmp_path: Path) -> None:
+    sources = [topic_source("a", "a"), topic_source("b", "b")]
+    flows = [flow("ab", "a", to_topic("b")), flow("ba", "b", to_topic("a"))]
+    before = flows_before(pipeline(tmp_path, sources, flows))
+    assert before == {"ab": frozenset(), "ba": frozenset({"ab"})}
+
+
+def test_the_users_settings_win_and_the_log_goes_to_a_file(tmp_path: Path) -> None:
+    given = {JAVA_OPTIONS: "-Xss4m", "spark.sql.shuffle.partitions": "8"}
+    settings = settings_of("local[2]", tmp_path, given)
+    assert settings["spark.sql.shuffle.partitions"] == "8"
+    assert settings["spark.sql.session.timeZone"] == "UTC"
+    assert settings[JAVA_OPTIONS].endswith("log4j2.properties -Xss4m")
+    assert str(tmp_path / "spark.log") in (tmp_path / "log4j2.properties").read_text()
+    assert "spark.sql.shuffle.partitions" not in settings_of("spark://host:7077", tmp_path, {})
+
+
+@pytest.mark.parametrize(
+    ("master", "expected"),
+    [
+        ("local", True),
+        ("local[*]", True),
+        ("local-cluster[2,1,1024]", False),
+        ("spark://host:7077", False),
+        ("k8s://https://host", False),
+    ],
+)
+def test_a_local_spark_is_reached_from_this_machine_alone(master: str, expected: bool) -> None:
+    environment: dict[str, str] = {}
+    prepare_local(master, environment)
+    assert is_local(master) == expected
+    assert environment == ({"SPARK_LOCAL_IP": "127.0.0.1"} if expected else {})
+
+
+def test_the_python_of_workers_is_a_setting() -> None:
+    environment: dict[str, str] = {}
+    prepare_python({}, environment)
+    assert environment == {}
+    prepare_python({"spark.pyspark.python": "/opt/python"}, environment)
+    assert environment == {"PYSPARK_PYTHON": "/opt/python"}
+
+
+def test_a_worker_without_the_package_or_with_another_is_named() -> None:
+    refuse([("a", "/python", "1.0")], "1.0")
+    with pytest.raises(RunRefused, match=r"^The worker b lacks .*\[spark-worker\]==1.0'.*/python"):
+        refuse([("a", "/python", "1.0"), ("b", "/python", None)], "1.0")
+    with pytest.raises(RunRefused, match=r"^The worker b has penstock 0\.9, and this is 1\.0"):
+        refuse([("b", "/python", "0.9")], "1.0")
+
+
+def test_the_first_signal_closes_the_gate_and_the_second_is_not_ours() -> None:
+    gate = StopGate()
+    before = signal.getsignal(signal.SIGTERM)
+    with stop_by_signal(gate):
+        assert not gate.is_requested
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert gate.is_requested
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_without_spark_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    require_spark()
+    monkeypatch.setattr("penstock.pipelines.running.extras.NEEDED", ("no_such_package",))
+    with pytest.raises(
+        ExtraMissing, match=r"^This needs Spark: pip install 'penstock\[spark\]'\.$"
+    ):
+        require_spark()
