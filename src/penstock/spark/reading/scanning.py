@@ -1,7 +1,7 @@
 """What an executor does: fetch raw batches of one range and hand them to Spark as Arrow."""
 
 import logging
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING
 
 from penstock.client.wire.cluster import WireCluster
@@ -15,17 +15,26 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# Told from where to where records are gone, where the options allow that they are.
+Lost = Callable[[int, int], None]
 
-def scan(wanted: TopicRange, options: ReadOptions) -> "Iterator[pa.RecordBatch]":
+
+def _nobody(start: int, stop: int) -> None:
+    """A query only logs what it lost."""
+
+
+def scan(
+    wanted: TopicRange, options: ReadOptions, lost: Lost = _nobody
+) -> "Iterator[pa.RecordBatch]":
     """All records of a range, and only those, in the order of their offsets."""
     with WireCluster(options.wire) as cluster:
         position: int | None = wanted.start
         while position is not None:
-            position = yield from _scan_from(position, wanted, cluster, options)
+            position = yield from _scan_from(position, wanted, cluster, options, lost)
 
 
 def _scan_from(
-    position: int, wanted: TopicRange, cluster: WireCluster, options: ReadOptions
+    position: int, wanted: TopicRange, cluster: WireCluster, options: ReadOptions, lost: Lost
 ) -> "Generator[pa.RecordBatch, None, int | None]":
     """Returns where to go on after a loss that the options allow, or None at the end."""
     # Planners import this module too, and they need no Arrow.
@@ -44,12 +53,14 @@ def _scan_from(
         with cluster.fetcher(wanted.place, position, wanted.stop) as fetcher:
             for fetched in fetcher:
                 yield from decoder.decode(fetched.data, fetched.aborted)
-    except OffsetOutOfRange as lost:
-        next_position = _after_loss(lost, wanted, fail=options.fail_on_data_loss)
+    except OffsetOutOfRange as error:
+        next_position = _after_loss(error, wanted, fail=options.fail_on_data_loss)
+        lost(error.offset, wanted.stop if next_position is None else next_position)
     except UnknownTopic:
         if options.fail_on_data_loss:
             raise
         logger.warning("%s is gone; the query goes on without it.", wanted.place)
+        lost(decoder.next_offset, wanted.stop)
     yield from decoder.finish()
     return next_position
 

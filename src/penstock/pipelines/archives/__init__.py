@@ -1,0 +1,1 @@
+"""A topic kept as a table of files, proven complete, and brought back."""

@@ -1,0 +1,154 @@
+"""Which offsets each epoch of an archive holds, in which files: one small file for each epoch.
+
+An entry is written before the table commits the epoch. It counts once the table holds the epoch, or
+at once if the epoch brought no records, because then there is nothing that a table could hold.
+Entries are numbered from 0 on without a gap, whatever query wrote them: one that is not committed
+can only be the last one, and the next epoch takes its number.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.pipelines.archives.description import FOLDER
+from penstock.pipelines.archives.json_files import read_json, write_json
+from penstock.pipelines.archives.refusals import ArchiveRefused
+from penstock.pipelines.sinks.sink import Epoch
+
+EPOCHS = "epochs"
+_DIGITS = 20
+
+# Whether a table holds an epoch of a query: the greatest batch that it has of it.
+LastBatch = Callable[[str], int | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Offsets of one partition, from `start` up to but without `stop`."""
+
+    partition: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivedFile:
+    """A data file of one partition, whose offsets ascend from `first` to `last`."""
+
+    path: str
+    """Relative to the archive, with slashes."""
+    partition: int
+    first: int
+    last: int
+    rows: int
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One epoch."""
+
+    number: int
+    query: str
+    batch: int
+    partitions: int
+    """How many the topic had."""
+    spans: tuple[Span, ...]
+    """What was read, one for each partition that had something new, by partition."""
+    files: tuple[ArchivedFile, ...]
+    lost: tuple[Span, ...] = ()
+    """What the topic had deleted before it could be read, as far as going on was asked for."""
+    ends: Mapping[int, int]
+    """By partition: the first offset that neither this epoch nor an earlier one has read."""
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+    @property
+    def offsets(self) -> int:
+        return sum(span.stop - span.start for span in self.spans)
+
+    def is_of(self, epoch: Epoch) -> bool:
+        return (self.query, self.batch) == (epoch.query, epoch.batch)
+
+    def is_committed(self, last_batch: LastBatch) -> bool:
+        if not self.files:
+            return True
+        last = last_batch(self.query)
+        return last is not None and last >= self.batch
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "query": self.query,
+            "batch": self.batch,
+            "partitions": self.partitions,
+            "spans": [_span_json(span) for span in self.spans],
+            "lost": [_span_json(span) for span in self.lost],
+            "files": [{name: getattr(file, name) for name in _FILE_FIELDS} for file in self.files],
+            "ends": {str(partition): end for partition, end in sorted(self.ends.items())},
+        }
+
+
+_FILE_FIELDS = ("path", "partition", "first", "last", "rows", "size", "sha256")
+
+
+def _span_json(span: Span) -> list[int]:
+    return [span.partition, span.start, span.stop]
+
+
+def _spans(given: Sequence[Sequence[int]]) -> tuple[Span, ...]:
+    return tuple(Span(partition=one, start=start, stop=stop) for one, start, stop in given)
+
+
+class Ledger:
+    """The entries below an archive's folder; one process at a time may write them."""
+
+    def __init__(self, root: Path) -> None:
+        self.folder = root / FOLDER / EPOCHS
+
+    def path(self, number: int) -> Path:
+        return self.folder / f"{number:0{_DIGITS}}.json"
+
+    def numbers(self) -> list[int]:
+        if not self.folder.exists():
+            return []
+        # Drafts of entries, which a killed process leaves, begin with a dot.
+        return sorted(int(path.stem) for path in self.folder.iterdir() if path.stem.isdecimal())
+
+    def entry(self, number: int) -> Entry:
+        path = self.path(number)
+        content = read_json(path)
+        try:
+            return Entry(
+                number=number,
+                query=str(content["query"]),
+                batch=int(content["batch"]),
+                partitions=int(content["partitions"]),
+                spans=_spans(content["spans"]),
+                lost=_spans(content["lost"]),
+                files=tuple(ArchivedFile(**file) for file in content["files"]),
+                ends={int(one): int(end) for one, end in content["ends"].items()},
+            )
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise ArchiveRefused(f"The file {path} is damaged: it describes no epoch.") from None
+
+    def entries(self) -> Iterator[Entry]:
+        """All of them, committed or not, in their order."""
+        return (self.entry(number) for number in self.numbers())
+
+    def last_committed(self, last_batch: LastBatch) -> Entry | None:
+        """Only the very last entry can be one that is not committed."""
+        for number in reversed(self.numbers()[-2:]):
+            entry = self.entry(number)
+            if entry.is_committed(last_batch):
+                return entry
+        return None
+
+    def committed(self, last_batch: LastBatch) -> Iterator[Entry]:
+        return (entry for entry in self.entries() if entry.is_committed(last_batch))
+
+    def write(self, entry: Entry) -> None:
+        write_json(self.path(entry.number), entry.to_json())

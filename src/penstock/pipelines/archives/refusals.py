@@ -1,0 +1,7 @@
+"""What an archive can't do, each told in one sentence."""
+
+from penstock.model.errors import Explained
+
+
+class ArchiveRefused(Explained):
+    """The archive can't take or give this; the text is one sentence that names the thing."""

@@ -1,0 +1,1 @@
+"""Archives, without Spark and without a broker."""
