@@ -29,7 +29,8 @@ ALLOWED: dict[str, set[str]] = {
     "config": {"model"},
     "client": {"protocol", "records", "model"},
     "spark": {"client", "records", "model"},
-    "cli": {"server", "config", "client", "model"},
+    "pipelines": {"spark", "client", "records", "model"},
+    "cli": {"server", "config", "pipelines", "spark", "client", "model"},
     "testing": {"server", "config", "client", "model"},
 }
 # The composition root builds everything, so it may import everything below the command line.

@@ -6,9 +6,9 @@ import sys
 import click
 
 from penstock.cli.interrupts import Interrupted
-from penstock.client.errors import ClientError
 from penstock.config import SettingsError
-from penstock.model.errors import StartRefused
+from penstock.model.errors import Explained
+from penstock.pipelines.specification.problems import SpecificationRefused
 
 FAILED = 1
 USAGE = 2
@@ -17,7 +17,7 @@ INTERRUPTED = 130
 TRACEBACK_VARIABLE = "PENSTOCK_TRACEBACK"
 
 
-class CommandFailed(Exception):
+class CommandFailed(Explained):
     """The command can't do what was asked; the text is one sentence."""
 
 
@@ -44,7 +44,11 @@ def exit_code_of(error: BaseException) -> int:
         return _say(str(error), USAGE)
     if isinstance(error, click.ClickException):
         return _say(error.format_message(), FAILED)
-    if isinstance(error, ClientError | CommandFailed | StartRefused):
+    if isinstance(error, SpecificationRefused):
+        # One line per problem that begins with its place, as compilers do and editors expect.
+        click.echo(str(error), err=True)
+        return FAILED
+    if isinstance(error, Explained):
         return _say(str(error), FAILED)
     return _say(_fault_sentence(error), FAILED)
 

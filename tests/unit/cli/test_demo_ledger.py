@@ -7,6 +7,11 @@ from penstock.cli.demo.ledger import Latencies, Ledger
 from penstock.cli.demo.readings import Reading, parse
 
 
+def acknowledged(offset: int) -> Acknowledged:
+    reading = Reading(sensor="s", number=offset, temperature=20.0, at_us=0)
+    return Acknowledged(reading=reading, partition=0, offset=offset)
+
+
 def consumed(number: int, *, offset: int | None = None, controller: str = "one") -> Consumed:
     return Consumed(
         controller=controller,
@@ -21,7 +26,7 @@ def consumed(number: int, *, offset: int | None = None, controller: str = "one")
 def ledger_of(numbers: list[int], *, sent: int) -> Ledger:
     ledger = Ledger()
     for offset in range(sent):
-        ledger.take(Acknowledged(partition=0, offset=offset))
+        ledger.take(acknowledged(offset))
     for number in numbers:
         ledger.take(consumed(number))
     ledger.take(Finished(sent={"s": sent}))
@@ -60,7 +65,7 @@ def test_lag_is_what_is_acknowledged_but_not_seen() -> None:
     ledger.take(Assigned(controller="one", partitions=frozenset({0})))
     ledger.take(Assigned(controller="two", partitions=frozenset({1})))
     for offset in range(5):
-        ledger.take(Acknowledged(partition=0, offset=offset))
+        ledger.take(acknowledged(offset))
     ledger.take(consumed(0))
     ledger.note_lag()
     assert (ledger.lag(), ledger.lag("one"), ledger.lag("two"), ledger.lag_max) == (4, 4, 0, 4)
@@ -80,5 +85,6 @@ def test_percentiles() -> None:
 
 
 def test_readings_travel_as_records() -> None:
-    reading = Reading(sensor="s-1", number=3, celsius=20.5, sent_ms=1.5)
-    assert parse(reading.key(), reading.value()) == reading
+    reading = Reading(sensor="s-1", number=3, temperature=20.5, at_us=1_700_000_000_123_456)
+    assert parse(reading.value()) == reading
+    assert b'"at": "2023-11-14T22:13:20.123456+00:00"' in reading.value()

@@ -19,6 +19,9 @@ COMMANDS = [
     "cluster",
     "config",
     "log",
+    "pipeline",
+    "archive",
+    "replay",
     "demo",
     "completion",
 ]

@@ -1,0 +1,1 @@
+"""`penstock pipeline`: one file for each of its commands."""

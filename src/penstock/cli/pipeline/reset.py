@@ -1,0 +1,54 @@
+"""`penstock pipeline reset`: lets flows start anew, as if they had never run."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from penstock.cli.pipeline.options import parameters_option, specification_argument
+
+if TYPE_CHECKING:
+    from penstock.pipelines.specification.model import Pipeline
+
+
+@click.command()
+@specification_argument
+@parameters_option
+@click.option(
+    "--flow", "flows", metavar="NAME", multiple=True, help="Only this flow; may be repeated."
+)
+@click.option("--tables", is_flag=True, help="Also remove the tables that the flows have written.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def reset(
+    path: Path, parameters: dict[str, str], flows: tuple[str, ...], tables: bool, yes: bool
+) -> None:
+    """Forget how far the flows of FILE have come, and what state they keep.
+
+    The next run reads the sources from their start again. Rows that were written stay where they
+    are unless --tables removes them, so they will be there twice.
+    """
+    from penstock.pipelines.running.resetting import chosen_flows, reset_pipeline
+    from penstock.pipelines.specification.reading import read_pipeline
+
+    pipeline = read_pipeline(path, parameters)
+    chosen = chosen_flows(pipeline, flows)
+    if not yes:
+        _ask(pipeline, chosen, tables)
+    reset_pipeline(pipeline, chosen, with_tables=tables)
+    click.echo(f"The next run of {pipeline.name} starts anew: {', '.join(chosen)}.")
+
+
+def _ask(pipeline: "Pipeline", chosen: list[str], tables: bool) -> None:
+    from penstock.pipelines.running.resetting import tables_of
+
+    click.echo(f"These flows of {pipeline.name} will read their sources from the start again:")
+    for name in chosen:
+        click.echo(f"  {name}")
+    paths = tables_of(pipeline, chosen)
+    if tables and paths:
+        click.echo("These tables will be removed with all their rows:")
+    elif paths:
+        click.echo("These tables keep their rows, which will be written again (see --tables):")
+    for table in paths:
+        click.echo(f"  {table}")
+    click.confirm("Shall it be done?", abort=True)

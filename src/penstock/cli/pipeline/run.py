@@ -1,0 +1,88 @@
+"""`penstock pipeline run`: runs a pipeline until it is stopped, or to the end of what is there."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from penstock.cli.options import json_option, setting_pairs
+from penstock.cli.output import counted, print_json
+from penstock.cli.pipeline.options import parameters_option, specification_argument
+
+if TYPE_CHECKING:
+    from penstock.pipelines.running.flows_run import FlowSummary
+    from penstock.pipelines.running.runner import RunSummary
+
+
+@click.command()
+@specification_argument
+@parameters_option
+@click.option("--once", is_flag=True, help="Read to the end of what is there, and end.")
+@click.option(
+    "--master",
+    metavar="URL",
+    envvar="PENSTOCK_SPARK_MASTER",
+    show_envvar=True,
+    help="Spark's master, such as spark://host:7077; this machine without it.",
+)
+@click.option(
+    "--conf",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=setting_pairs,
+    help="A setting of Spark, which wins over those in the file; may be repeated.",
+)
+@json_option
+def run(
+    path: Path,
+    parameters: dict[str, str],
+    once: bool,
+    master: str | None,
+    settings: dict[str, str],
+    as_json: bool,
+) -> None:
+    """Run the pipeline that FILE describes.
+
+    Shows rates, lag, batch time, state, watermark and dead letters of each flow while it runs.
+    Ctrl-C, SIGTERM and `penstock pipeline stop` end it after the batches that are under way, and
+    the next run goes on from there.
+    """
+    from penstock.cli.pipeline.screen import screen
+    from penstock.pipelines.running.extras import require_spark
+    from penstock.pipelines.running.gate import StopGate
+    from penstock.pipelines.running.runner import run_pipeline
+    from penstock.pipelines.running.stop_signals import stop_by_signal
+    from penstock.pipelines.specification.reading import read_pipeline
+
+    require_spark()
+    pipeline = read_pipeline(path, parameters)
+    gate = StopGate()
+    with stop_by_signal(gate), screen(quiet=as_json) as watcher:
+        summary = run_pipeline(
+            pipeline, master=master, once=once, settings=settings, gate=gate, watcher=watcher
+        )
+    if as_json:
+        print_json(asdict(summary))
+    else:
+        _print(summary)
+
+
+def _print(summary: "RunSummary") -> None:
+    how = "Stopped" if summary.was_stopped else "Ended"
+    click.echo(f"{how} after {summary.seconds:.1f} s.", err=True)
+    for flow in summary.flows:
+        click.echo(_flow_line(flow), err=True)
+
+
+def _flow_line(flow: "FlowSummary") -> str:
+    said = f"{flow.name}: {counted(flow.rows_in, 'row')} in"
+    if flow.rows_out is not None:
+        said += f", {counted(flow.rows_out, 'row')} to {flow.sink}"
+    said += f", {flow.batches:,} {'batch' if flow.batches == 1 else 'batches'}"
+    if flow.dead_letters:
+        said += f", {counted(flow.dead_letters, 'dead letter')}"
+    if flow.broken_rules:
+        said += f", {flow.broken_rules:,} times a rule was broken"
+    return said + "."

@@ -1,0 +1,85 @@
+"""`penstock replay`: brings an archive, or a range of it, back into a topic."""
+
+from pathlib import Path
+
+import click
+
+from penstock.cli.options import bootstrap_option, json_option
+from penstock.cli.output import counted, print_json
+from penstock.cli.replay_bounds import TIME_HELP, OffsetBound, OffsetBoundType, TimeType
+from penstock.cli.spark_options import spark_options
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+@click.command()
+@click.argument("path")
+@click.option("--to", "topic", required=True, metavar="TOPIC", help="Made if it is missing.")
+@click.option("--from-time", "from_ms", type=TimeType(), help=f"Records from {TIME_HELP} on.")
+@click.option("--until-time", "until_ms", type=TimeType(), help="Records before this time.")
+@click.option(
+    "--from-offset",
+    type=OffsetBoundType(),
+    multiple=True,
+    help="Records from this offset on, of all partitions or of one; may be repeated.",
+)
+@click.option(
+    "--until-offset",
+    type=OffsetBoundType(),
+    multiple=True,
+    help="Records before this offset, of all partitions or of one; may be repeated.",
+)
+@click.option(
+    "--compression",
+    type=click.Choice(CODECS),
+    default="none",
+    show_default=True,
+    help="How batches are compressed.",
+)
+@click.option("--again", "is_again", is_flag=True, help="Even if it was brought back already.")
+@spark_options
+@bootstrap_option
+@json_option
+def replay(
+    path: str,
+    topic: str,
+    from_ms: int | None,
+    until_ms: int | None,
+    from_offset: tuple[OffsetBound, ...],
+    until_offset: tuple[OffsetBound, ...],
+    compression: str,
+    is_again: bool,
+    master: str | None,
+    settings: dict[str, str],
+    bootstrap: str,
+    as_json: bool,
+) -> None:
+    """Bring an archive back into a topic, keeping keys, headers, timestamps and order.
+
+    A replay that was killed goes on where it was when it is started again.
+    """
+    from penstock.pipelines.running.extras import require_spark
+
+    require_spark()
+    from penstock.cli.replay_run import run_replay
+    from penstock.pipelines.archives.replaying import ReplayWanted
+    from penstock.pipelines.archives.selection import Selection
+    from penstock.pipelines.lakes.opening import table_folder
+
+    wanted = ReplayWanted(
+        root=Path(table_folder(path)),
+        bootstrap=bootstrap,
+        selection=Selection(
+            from_offset=dict(from_offset),
+            until_offset=dict(until_offset),
+            from_ms=from_ms,
+            until_ms=until_ms,
+        ),
+        compression=compression,
+        is_again=is_again,
+    )
+    records = run_replay(wanted, topic, master=master, settings=settings)
+    if as_json:
+        print_json({"topic": topic, "records": records})
+        return
+    click.echo(f"Brought {counted(records, 'record')} from {path} back into topic {topic}.")
