@@ -46,7 +46,9 @@ java: $(STAMP) ## See to it that there is a Java 17 or newer, which Spark needs.
 	    apt-get install -qq --yes --no-install-recommends openjdk-17-jre-headless; \
 	else $(BIN)/python -m penstock.spark.java; fi
 
+# Where Java is missing and can't be installed, that is said, and the demonstration does without Spark.
 demo: $(STAMP) ## Run the live demonstration for DEMO_SECONDS (default 30).
+	@$(MAKE) --no-print-directory java || true
 	@DEMO_SECONDS=$(DEMO_SECONDS) $(BIN)/penstock demo
 
 test: java ## Run every test but the soaks.

@@ -1,4 +1,7 @@
-"""`penstock demo` runs to its summary and checks itself."""
+"""`penstock demo` without Spark runs to its summary and checks itself.
+
+With Spark it is run in tests/spark/pipelines/test_demo.py.
+"""
 
 import json
 import os
@@ -12,16 +15,23 @@ from tests.e2e.commands import Shell
 
 
 def test_the_demo_ends_by_itself_with_a_summary() -> None:
-    outcome = processes.run("demo", environment={"DEMO_SECONDS": "4"}, timeout_s=90)
+    outcome = processes.run("demo", "--no-spark", environment={"DEMO_SECONDS": "4"}, timeout_s=90)
     assert outcome.returncode == 0, outcome
     assert "controller-1" in outcome.stdout
     assert "Checked: every reading arrived" in outcome.stdout
     assert outcome.stderr == ""
 
 
-def test_the_demo_reports_as_json() -> None:
-    outcome = processes.run("demo", "--seconds", "3", "--rate", "500", "--json", timeout_s=90)
+def test_where_spark_is_missing_the_demo_says_so_and_goes_on(tmp_path: Path) -> None:
+    """And reports as JSON, with nothing else on its output."""
+    # Python imports this before anything else, and then takes the package for absent.
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['pyspark'] = None")
+    words = ("demo", "--seconds", "3", "--rate", "500", "--json")
+    outcome = processes.run(*words, environment={"PYTHONPATH": str(tmp_path)}, timeout_s=90)
     assert outcome.returncode == 0, outcome
+    assert outcome.stderr == (
+        "The broker alone is shown. This needs Spark: pip install 'penstock[spark]'.\n"
+    )
     summary = json.loads(outcome.stdout)
     assert summary["passed"] is True
     assert summary["produced"] == sum(summary["consumed"].values()) - summary["repeated"] > 0
@@ -30,7 +40,7 @@ def test_the_demo_reports_as_json() -> None:
 
 def test_ctrl_c_leaves_no_broker_and_no_data_behind(tmp_path: Path) -> None:
     environment = processes.clean_environment({"TMPDIR": str(tmp_path)})
-    with Shell("127.0.0.1:1").start("demo", env=environment) as demo:
+    with Shell("127.0.0.1:1").start("demo", "--no-spark", env=environment) as demo:
         assert demo.stdout is not None
         assert "sensors" in demo.stdout.readline()
         children = psutil.Process(demo.pid).children(recursive=True)

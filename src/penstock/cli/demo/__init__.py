@@ -1,1 +1,1 @@
-"""The demonstration: sensors send temperatures, a group of two controllers reads them."""
+"""The demonstration: sensors, the IoT pipeline, controllers; or the broker alone."""

@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass
 
+from penstock.cli.demo.readings import Reading
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledged:
-    """Readings that the broker has made durable."""
+    """A reading that the broker has made durable; those of a sensor come in their order."""
 
+    reading: Reading
     partition: int
     offset: int
 
@@ -20,6 +23,18 @@ class Consumed:
     number: int
     partition: int
     offset: int
+    latency_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alerted:
+    """One alert of the pipeline that reached a controller."""
+
+    controller: str
+    sensor: str
+    number: int
+    temperature: float
+    usual: float
     latency_ms: float
 
 
@@ -45,4 +60,4 @@ class Failed:
     error: Exception
 
 
-Event = Acknowledged | Consumed | Assigned | Finished | Failed
+Event = Acknowledged | Consumed | Alerted | Assigned | Finished | Failed

@@ -1,9 +1,17 @@
-"""The books of the demonstration: rates, lag, latency, and whether anything is missing."""
+"""The books of the broker's demonstration: rates, lag, latency, and what is missing."""
 
 from collections import Counter
 from dataclasses import dataclass, field
 
-from penstock.cli.demo.events import Acknowledged, Assigned, Consumed, Event, Failed, Finished
+from penstock.cli.demo.events import (
+    Acknowledged,
+    Alerted,
+    Assigned,
+    Consumed,
+    Event,
+    Failed,
+    Finished,
+)
 
 
 @dataclass(slots=True)
@@ -56,6 +64,8 @@ class Ledger:
                 self.sent = event.sent
             case Failed():
                 raise event.error
+            case Alerted():
+                raise AssertionError("without a pipeline nobody sends alerts")
 
     def lag(self, controller: str | None = None) -> int:
         """Acknowledged readings that the controller, or anyone, has not seen yet."""

@@ -2,6 +2,10 @@
 
 import json
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -10,23 +14,30 @@ class Reading:
 
     sensor: str
     number: int
-    celsius: float
-    sent_ms: float
+    temperature: float
+    at_us: int
+    """Microseconds since 1970."""
 
     def key(self) -> bytes:
         """The sensor: its readings share a partition, and so they keep their order."""
         return self.sensor.encode()
 
     def value(self) -> bytes:
-        content = {"number": self.number, "celsius": self.celsius, "sent_ms": self.sent_ms}
-        return json.dumps(content).encode()
+        at = (EPOCH + self.at_us * MICROSECOND).isoformat(timespec="microseconds")
+        content = {"number": self.number, "temperature": self.temperature, "at": at}
+        return json.dumps({"sensor": self.sensor, **content}).encode()
 
 
-def parse(key: bytes | None, value: bytes | None) -> Reading:
+def parse(value: bytes | None) -> Reading:
     content = json.loads(value or b"{}")
     return Reading(
-        sensor=(key or b"").decode(),
+        sensor=content["sensor"],
         number=content["number"],
-        celsius=content["celsius"],
-        sent_ms=content["sent_ms"],
+        temperature=content["temperature"],
+        at_us=microseconds(datetime.fromisoformat(content["at"])),
     )
+
+
+def microseconds(time: datetime) -> int:
+    """Since 1970."""
+    return (time - EPOCH) // MICROSECOND

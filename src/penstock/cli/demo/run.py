@@ -1,4 +1,4 @@
-"""Runs the demonstration from an empty directory to its summary."""
+"""Runs the demonstration without Spark, from an empty directory to its summary."""
 
 import tempfile
 import time
@@ -9,7 +9,7 @@ from queue import Empty, SimpleQueue
 from penstock.cli.demo.events import Event
 from penstock.cli.demo.ledger import Ledger
 from penstock.cli.demo.screen import Screen, screen
-from penstock.cli.demo.workers import Controller, Sensors
+from penstock.cli.demo.workers import Controller, Sensors, consumed
 from penstock.cli.failures import CommandFailed
 from penstock.client.admin import Admin
 from penstock.client.child_broker import ChildBroker
@@ -73,7 +73,12 @@ class _Demo:
         with ExitStack() as running:
             for name in CONTROLLERS:
                 controller = Controller(
-                    self._bootstrap, TOPIC, group=GROUP, name=name, events=self._events
+                    self._bootstrap,
+                    TOPIC,
+                    group=GROUP,
+                    name=name,
+                    events=self._events,
+                    understand=consumed,
                 )
                 controller.start()
                 running.callback(controller.join)

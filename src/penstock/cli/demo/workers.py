@@ -1,17 +1,34 @@
 """The threads of the demonstration: sensors that produce and controllers that consume."""
 
-import math
+import json
+import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
 from queue import SimpleQueue
 
-from penstock.cli.demo.events import Acknowledged, Assigned, Consumed, Event, Failed, Finished
-from penstock.cli.demo.readings import Reading, parse
+from penstock.cli.demo.events import (
+    Acknowledged,
+    Alerted,
+    Assigned,
+    Consumed,
+    Event,
+    Failed,
+    Finished,
+)
+from penstock.cli.demo.readings import Reading, microseconds, parse
 from penstock.client.consumer import ConsumedRecord, Consumer
 from penstock.client.producer import Delivery, Producer
 
 TICK_S = 0.01
+LEVELS = (5.0, 25.0)
+NOISE = 0.3
+# What a wrong reading is wrong by, up or down.
+WRONG_BY = (10.0, 30.0)
+WRONG_PER_S = 0.7
 
 
 class Sensors(threading.Thread):
@@ -24,6 +41,7 @@ class Sensors(threading.Thread):
         self._address = bootstrap
         self._topic = topic
         self._names = [f"sensor-{number:02}" for number in range(1, count + 1)]
+        self._levels = {name: random.uniform(*LEVELS) for name in self._names}
         self._rate = rate
         self._events = events
         self._stopping = threading.Event()
@@ -49,34 +67,55 @@ class Sensors(threading.Thread):
                 self._send_one(producer)
 
     def _send_one(self, producer: Producer) -> None:
-        number = self._sent.total()
-        sensor = self._names[number % len(self._names)]
+        sensor = self._names[self._sent.total() % len(self._names)]
         reading = Reading(
             sensor=sensor,
             number=self._sent[sensor],
-            celsius=round(20 + 5 * math.sin(number / 500), 2),
-            sent_ms=time.time() * 1000,
+            temperature=self._temperature(sensor),
+            at_us=time.time_ns() // 1000,
         )
         producer.send(
-            self._topic, reading.value(), key=reading.key(), on_delivery=self._on_delivery
+            self._topic,
+            reading.value(),
+            key=reading.key(),
+            on_delivery=partial(self._on_delivery, reading),
         )
         self._sent[sensor] += 1
 
-    def _on_delivery(self, delivery: Delivery) -> None:
-        self._events.put(Acknowledged(partition=delivery.partition, offset=delivery.offset))
+    def _temperature(self, sensor: str) -> float:
+        temperature = self._levels[sensor] + random.gauss(0, NOISE)
+        if random.random() < WRONG_PER_S / self._rate:
+            temperature += random.choice([-1, 1]) * random.uniform(*WRONG_BY)
+        return round(temperature, 2)
+
+    def _on_delivery(self, reading: Reading, delivery: Delivery) -> None:
+        self._events.put(
+            Acknowledged(reading=reading, partition=delivery.partition, offset=delivery.offset)
+        )
+
+
+Understand = Callable[[str, ConsumedRecord, float], Event]
 
 
 class Controller(threading.Thread):
-    """One member of the group; reports every reading it gets."""
+    """One member of the group; reports every record it gets, as `understand` takes it."""
 
     def __init__(
-        self, bootstrap: str, topic: str, *, group: str, name: str, events: "SimpleQueue[Event]"
+        self,
+        bootstrap: str,
+        topic: str,
+        *,
+        group: str,
+        name: str,
+        events: "SimpleQueue[Event]",
+        understand: Understand,
     ) -> None:
         super().__init__(name=name, daemon=True)
         self._address = bootstrap
         self._topic = topic
         self._group = group
         self._events = events
+        self._understand = understand
         self._stopping = threading.Event()
 
     def stop(self) -> None:
@@ -101,16 +140,32 @@ class Controller(threading.Thread):
                 held = share
                 self._events.put(Assigned(controller=self.name, partitions=share))
             for record in records:
-                self._events.put(self._consumed(record, now_ms))
+                self._events.put(self._understand(self.name, record, now_ms))
             consumer.done(records)
 
-    def _consumed(self, record: ConsumedRecord, now_ms: float) -> Consumed:
-        reading = parse(record.key, record.value)
-        return Consumed(
-            controller=self.name,
-            sensor=reading.sensor,
-            number=reading.number,
-            partition=record.partition,
-            offset=record.offset,
-            latency_ms=now_ms - reading.sent_ms,
-        )
+
+def consumed(controller: str, record: ConsumedRecord, now_ms: float) -> Consumed:
+    """A record of the topic of readings."""
+    reading = parse(record.value)
+    return Consumed(
+        controller=controller,
+        sensor=reading.sensor,
+        number=reading.number,
+        partition=record.partition,
+        offset=record.offset,
+        latency_ms=now_ms - reading.at_us / 1000,
+    )
+
+
+def alerted(controller: str, record: ConsumedRecord, now_ms: float) -> Alerted:
+    """A record of the topic of alerts, as the pipeline writes them."""
+    content = json.loads(record.value or b"{}")
+    at_us = microseconds(datetime.fromisoformat(content["at"]))
+    return Alerted(
+        controller=controller,
+        sensor=content["sensor"],
+        number=content["number"],
+        temperature=content["temperature"],
+        usual=content["usual"],
+        latency_ms=now_ms - at_us / 1000,
+    )

@@ -1,0 +1,44 @@
+"""Proves that `penstock demo` shows and checks what Spark computed, and leaves nothing behind."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.e2e import processes
+from tests.e2e.cluster_nodes import wait_until
+from tests.e2e.commands import Shell
+
+# These bring Spark processes of their own, so they need not wait for the shared session.
+pytestmark = pytest.mark.xdist_group("spark-processes")
+
+# As many as there are unless told otherwise.
+SENSORS = 24
+
+
+def test_the_demo_checks_what_is_in_the_lake(java_home: Path) -> None:
+    words = ("demo", "--seconds", "5", "--rate", "500", "--json")
+    outcome = processes.run(*words, timeout_s=280)
+    assert (outcome.returncode, outcome.stderr) == (0, ""), outcome
+    summary = json.loads(outcome.stdout)
+    assert summary["passed"] is True
+    assert summary["produced"] == summary["archived"] > 2_000
+    assert len(summary["latest"]) == SENSORS <= summary["windows"]
+    assert summary["alerts_expected"] <= sum(summary["alerts"].values())
+
+
+def test_ctrl_c_ends_spark_too(java_home: Path, tmp_path: Path) -> None:
+    environment = processes.clean_environment({"TMPDIR": str(tmp_path)})
+    with Shell("127.0.0.1:1").start("demo", env=environment) as demo:
+        assert demo.stdout is not None
+        assert "Spark is starting" in demo.stdout.readline()
+        family = psutil.Process(demo.pid).children(recursive=True)
+        assert len(family) >= 2
+        os.kill(demo.pid, signal.SIGINT)
+        _, said = demo.communicate(timeout=60)
+        assert (demo.returncode, said.strip()) == (130, "")
+    wait_until("the end of all", lambda: not any(one.is_running() for one in family), 30)
+    wait_until("an empty folder", lambda: list(tmp_path.iterdir()) == [], 30)
