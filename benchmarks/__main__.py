@@ -9,10 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks import (
+    archive,
     cluster_partitions,
     failover,
     many_partitions,
+    pipeline_iot,
     recovery,
+    replay,
     replication,
     small_requests,
     spark_memory,
@@ -48,6 +51,9 @@ SPARK_WORKLOADS: dict[str, SparkWorkload] = {
     "spark-write": spark_write.run,
     "spark-trigger": spark_trigger.run,
     "spark-memory": spark_memory.run,
+    "archive": archive.run,
+    "replay": replay.run,
+    "pipeline-iot": pipeline_iot.run,
 }
 
 ALL_WORKLOADS = (*WORKLOADS, *SPARK_WORKLOADS)

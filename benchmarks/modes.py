@@ -27,6 +27,12 @@ class Mode:
     spark_triggers: int
     spark_records_for_memory: int
     spark_micro_batches: int
+    archive_records: int
+    archive_epochs_for_memory: int
+    replay_records: int
+    pipeline_readings: int
+    pipeline_rounds: int
+    pipeline_warm_up_rounds: int
 
 
 MODES = {
@@ -51,6 +57,12 @@ MODES = {
         spark_triggers=40,
         spark_records_for_memory=50_000_000,
         spark_micro_batches=20,
+        archive_records=10_000_000,
+        archive_epochs_for_memory=20,
+        replay_records=2_000_000,
+        pipeline_readings=400_000,
+        pipeline_rounds=3,
+        pipeline_warm_up_rounds=1,
     ),
     "quick": Mode(
         messages_of_100_bytes=50_000,
@@ -73,5 +85,11 @@ MODES = {
         spark_triggers=3,
         spark_records_for_memory=100_000,
         spark_micro_batches=5,
+        archive_records=20_000,
+        archive_epochs_for_memory=5,
+        replay_records=10_000,
+        pipeline_readings=5_000,
+        pipeline_rounds=1,
+        pipeline_warm_up_rounds=0,
     ),
 }

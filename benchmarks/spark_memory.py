@@ -37,12 +37,16 @@ def run(mode: Mode, folder: Path, rig: SparkRig) -> Iterator[Figure | Note]:
         }
         outcome = rig.spark(OURS).ask("memory", source=OURS, options=options)
     assert outcome["rows"] == records, f"{outcome['rows']} of {records} records were read"
-    yield figure("records", records, "")
+    yield Figure(workload=WORKLOAD, name="records", value=records, unit="")
     yield from growth(outcome["megabytes"])
 
 
-def growth(samples: list[Megabytes]) -> Iterator[Figure]:
+def growth(samples: list[Megabytes], workload: str = WORKLOAD) -> Iterator[Figure]:
     """Of the process that grew most, among those that were there all the time."""
+
+    def figure(name: str, value: float, unit: str, at_most: float | None = None) -> Figure:
+        return Figure(workload=workload, name=name, value=value, unit=unit, at_most=at_most)
+
     part = max(1, len(samples) // 5)
     # The first fifth is left out: there the workers still load what they need.
     early, late = samples[part : 2 * part] or samples, samples[-part:]
@@ -57,7 +61,3 @@ def growth(samples: list[Megabytes]) -> Iterator[Figure]:
     yield figure("process that grew most, last fifth", after[grown], "MB")
     ratio = after[grown] / before[grown]
     yield figure("last fifth / second fifth", ratio, "", at_most=GROWTH_AT_MOST)
-
-
-def figure(name: str, value: float, unit: str, at_most: float | None = None) -> Figure:
-    return Figure(workload=WORKLOAD, name=name, value=value, unit=unit, at_most=at_most)

@@ -29,18 +29,28 @@ POLL_S = 0.02
 
 Options = dict[str, str]
 Outcome = dict[str, Any]
+Commands = dict[str, Callable[..., Outcome]]
 
 
 def main(jars: str, jvm_options: str) -> None:
+    # They are built on what this file has.
+    from benchmarks.archive_commands import COMMANDS
+
     answers = take_stdout()
     spark = start_session(jars, jvm_options)
-    commands: dict[str, Callable[..., Outcome]] = {
+    commands: Commands = {
+        **COMMANDS,
         "read_batch": read_batch,
         "read_stream": read_stream,
         "write": write,
         "triggers": triggers,
         "memory": memory,
     }
+    serve(answers, spark, commands)
+
+
+def serve(answers: TextIO, spark: SparkSession, commands: Commands) -> None:
+    """Do as told until the input ends, and end Spark with it."""
     tell(answers, {"result": {"spark": spark.version}})
     for line in sys.stdin:
         request = json.loads(line)

@@ -27,9 +27,17 @@ class SparkFailed(Exception):
 
 
 class SparkProcess:
-    """One `local[1]` session in a process of its own, on Spark's core."""
+    """One session in a process of its own, on Spark's core; `module` knows the commands."""
 
-    def __init__(self, core: int | None, *, jars: str, jvm_options: str, stderr_path: Path) -> None:
+    def __init__(
+        self,
+        core: int | None,
+        *,
+        jars: str,
+        jvm_options: str,
+        stderr_path: Path,
+        module: str = "benchmarks.spark_process",
+    ) -> None:
         self.stderr_path = stderr_path
         environment = os.environ | {
             "PYTHONPATH": str(ROOT),
@@ -40,7 +48,7 @@ class SparkProcess:
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         with stderr_path.open("w") as stderr, children_on(core):
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "benchmarks.spark_process", jars, jvm_options],
+                [sys.executable, "-m", module, jars, jvm_options],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
@@ -109,9 +117,34 @@ class SparkRig:
         return self._processes[name]
 
     @contextmanager
-    def broker(self, folder: Path) -> Iterator[ChildBroker]:
+    def process(self, module: str, name: str) -> Iterator[SparkProcess]:
+        """A process for one workload alone, wherever there is room: it may use all cores."""
+        process = SparkProcess(
+            None,
+            jars="",
+            jvm_options=QUICK_START if self._shared else "",
+            stderr_path=self._folder / f"spark-{name}.stderr",
+            module=module,
+        )
+        try:
+            yield process
+        finally:
+            process.close()
+
+    @contextmanager
+    def two_cores(self, module: str, name: str) -> Iterator[SparkProcess]:
+        """The same; where only that the workloads run counts, the process that serves all does."""
+        if self._shared:
+            yield self.spark(OURS)
+            return
+        with self.process(module, name) as process:
+            yield process
+
+    @contextmanager
+    def broker(self, folder: Path, *, anywhere: bool = False) -> Iterator[ChildBroker]:
+        """On its own core, unless Spark is to have all of them too."""
         broker = ChildBroker(folder / "data")
-        with children_on(self.placement.broker_core):
+        with children_on(None if anywhere else self.placement.broker_core):
             broker.launch()
         broker.await_ready()
         try:
