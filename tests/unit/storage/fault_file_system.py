@@ -276,11 +276,7 @@ class FaultFileSystem:
         self.act()
         if old not in self._entries:
             raise FileNotFoundError(errno.ENOENT, "No such file", str(old))
-        moved = {
-            path: inode
-            for path, inode in self._entries.items()
-            if path == old or old in path.parents
-        }
+        moved = self._at_and_below(old)
 
         def change(entries: Entries) -> None:
             for path, inode in moved.items():
@@ -288,6 +284,16 @@ class FaultFileSystem:
                 entries[new / path.relative_to(old)] = inode
 
         self._change(old.parent, change)
+
+    def _at_and_below(self, place: Path) -> Entries:
+        if self._entries[place] is not None:
+            # Files are renamed all the time, directories hardly ever.
+            return {place: self._entries[place]}
+        return {
+            path: inode
+            for path, inode in self._entries.items()
+            if path == place or place in path.parents
+        }
 
     def remove(self, path: Path) -> None:
         self.act()
