@@ -19,7 +19,8 @@ from tests.e2e.processes import READY, clean_environment
 ADDRESS = "127.0.0.1:9092"
 INSTALL = "pip install ."
 UP = "penstock up"
-SPARK = "penstock.spark"
+# Blocks that need Spark: tests/spark/test_documents.py runs them, where it is installed.
+SPARK = re.compile(r"penstock\.spark|^penstock (pipeline|archive|replay) ", re.M)
 BLOCK_TIMEOUT_S = 60
 HOW_TO = ["connect-clients", "run-a-node", "choose-durability"]
 
@@ -50,8 +51,7 @@ class Reader:
     def follow(self, document: Document) -> str:
         """Run every block in order; what they printed."""
         for block in document.blocks("bash", "python"):
-            if SPARK in block.text:
-                # Run in tests/spark/test_documents.py, where there is a session.
+            if SPARK.search(block.text):
                 continue
             if block.language == "python":
                 self._run(["python", "-c", block.text])

@@ -30,10 +30,11 @@ Produce = Callable[..., None]
 # Before xdist looks at the marks, which it does at the same hook.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One worker runs all of these tests, because they share one JVM."""
+    """One worker runs all of these tests, because they share one JVM; a few bring their own."""
     for item in items:
         if HERE in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("spark"))
+            if item.get_closest_marker("xdist_group") is None:
+                item.add_marker(pytest.mark.xdist_group("spark"))
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
 

@@ -24,7 +24,18 @@ JOB_TIMEOUT_S = 150
 # Ours, in whatever form it is installed for development.
 OURS = ("penstock", "_editable_impl_penstock", "pyspark_penstock", "__pycache__")
 # What the extra for Spark brings besides pyspark.
-HEAVY = ("fastavro", "google", "llvmlite", "numba", "numpy", "pandas", "protobuf", "pyarrow")
+HEAVY = (
+    "deltalake",
+    "fastavro",
+    "google",
+    "llvmlite",
+    "numba",
+    "numpy",
+    "pandas",
+    "protobuf",
+    "pyarrow",
+    "pyiceberg",
+)
 JOB = """
 import json, sys
 import penstock, pyspark_penstock
@@ -49,10 +60,11 @@ print(json.dumps({
 """
 BLOCKED = """
 import sys
-import pyspark_penstock
+import pyspark_penstock, pyspark_penstock_archiving, pyspark_penstock_table
 found = [name for name in {heavy} if name in sys.modules]
 assert not found, found
-print(pyspark_penstock.DefaultSource.name())
+for module in (pyspark_penstock, pyspark_penstock_archiving, pyspark_penstock_table):
+    print(module.DefaultSource.name())
 """
 
 
@@ -98,12 +110,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-def test_the_shim_is_found_without_numba_and_pyarrow(wheel: Path, tmp_path: Path) -> None:
+def test_the_shims_are_found_without_numba_and_pyarrow(wheel: Path, tmp_path: Path) -> None:
     bare = Environment(tmp_path / "bare", wheel, without=HEAVY)
     for name in ("numba", "pyarrow"):
         assert not (bare.site / name).exists()
     said = run([str(bare.python), "-c", BLOCKED.format(heavy=HEAVY)])
-    assert said.strip() == "penstock"
+    assert said.split() == ["penstock", "penstock_archiving", "penstock_table"]
 
 
 def test_spark_submit_finds_the_data_source(
