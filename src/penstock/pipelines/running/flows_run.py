@@ -20,7 +20,8 @@ from penstock.pipelines.running.waves import flows_before
 from penstock.pipelines.specification.model import Pipeline
 
 POLL_S = 0.2
-ATTEMPTS_MAX = 3
+# In a row without a batch between them.
+ATTEMPTS_MAX = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +124,7 @@ class FlowsRun:
         for batch in flow.take_progress():
             self._counted[flow.name] = _plus(self._counted[flow.name], batch)
             self._watcher.finished(flow.name, batch)
+            self._attempts[flow.name] = 0
         if is_over:
             self._conclude(flow)
 
@@ -138,7 +140,7 @@ class FlowsRun:
             self._gate.request()
 
     def _may_try_again(self, flow: RunningFlow, failure: str) -> bool:
-        is_worth_it = flow.failed_to_begin(failure) and not self._gate.is_requested
+        is_worth_it = flow.lacked_python(failure) and not self._gate.is_requested
         return is_worth_it and self._attempts[flow.name] < ATTEMPTS_MAX
 
     def _end_all(self) -> None:

@@ -75,12 +75,14 @@ class RunningFlow:
         message = self._query.status["message"]
         return message == INITIALISING and time.monotonic() < self._initialised_by
 
-    def failed_to_begin(self, failure: str) -> bool:
-        """Whether the machine was too busy to start a Python process, and no batch had begun.
+    @staticmethod
+    def lacked_python(failure: str) -> bool:
+        """Whether the machine was too busy to start a Python process.
 
-        Spark gives such a process ten seconds, which no setting changes.
+        Spark gives such a process ten seconds, which no setting changes. To start the flow again
+        from its checkpoint is safe at any time.
         """
-        return failure == NO_PYTHON and self._gate.last_left(self.name) is None
+        return failure == NO_PYTHON
 
     def on_written(self, epoch: Epoch, written: Written) -> None:
         self._written[epoch.batch] = written
