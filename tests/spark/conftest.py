@@ -41,19 +41,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def java_home() -> Path:
+    """Also says in the environment, for every Spark that a test starts, how to start fast."""
     try:
-        return find_java()
+        found = find_java()
     except JavaNotFound as missing:
         pytest.skip(str(missing))
+    os.environ.setdefault("JAVA_HOME", str(found))
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["SPARK_SUBMIT_OPTS"] = JVM_FLAGS
+    return found
 
 
 @pytest.fixture(scope="session")
 def spark(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session as users build it: nothing of ours is set but what keeps a test run small."""
-    os.environ.setdefault("JAVA_HOME", str(java_home))
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_SUBMIT_OPTS"] = JVM_FLAGS
     session = (
         SparkSession.builder.master("local[2]")
         .appName("penstock tests")

@@ -30,7 +30,7 @@ flows:
 COMMAND_TIMEOUT_S = 120
 
 
-def test_problems_are_all_that_a_user_sees(tmp_path: Path) -> None:
+def test_problems_are_all_that_a_user_sees(java_home: Path, tmp_path: Path) -> None:
     (port,) = free_ports(1)
     (tmp_path / "iot.yaml").write_text(SPECIFICATION.format(port=port))
     command = [sys.executable, "-m", "penstock.cli.main", "pipeline", "validate", "iot.yaml"]
