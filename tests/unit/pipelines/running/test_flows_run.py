@@ -174,6 +174,17 @@ def test_a_flow_whose_python_did_not_start_in_time_is_tried_again(
     assert (rig.starts, raw.batches) == (["raw", "raw"], 1)
 
 
+def test_that_holds_for_a_flow_that_has_run_for_a_while_too(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig(
+        raw=[
+            *(FakeQuery(looks=3, batches=n, error=NO_PYTHON) for n in range(1, ATTEMPTS_MAX + 2)),
+            FakeQuery(looks=3, batches=ATTEMPTS_MAX + 2),
+        ]
+    )
+    (raw,) = rig.run()
+    assert raw.batches == len(rig.starts) == ATTEMPTS_MAX + 2
+
+
 def test_but_not_for_ever(make_rig: Callable[..., Rig]) -> None:
     rig = make_rig(raw=[FakeQuery(looks=1, error=NO_PYTHON) for _ in range(9)])
     with pytest.raises(FlowFailed, match=f"The flow raw failed: {NO_PYTHON}"):
