@@ -21,10 +21,12 @@ def install() -> Path:
     """Install the pinned packages into the build folder, once for all test processes."""
     BUILD.mkdir(parents=True, exist_ok=True)
     manifest = (HERE / "package.json").read_text()
-    complete = BUILD / "complete.json"
+    # Written last: a program that another test process is just starting must never change.
+    wanted = manifest + (HERE / "client.js").read_text()
+    complete = BUILD / "complete"
     with (BUILD / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not complete.exists() or complete.read_text() != manifest:
+        if not complete.exists() or complete.read_text() != wanted:
             (BUILD / "package.json").write_text(manifest)
             run_tool(
                 [
@@ -33,8 +35,8 @@ def install() -> Path:
                 ],
                 timeout_s=INSTALL_TIMEOUT_S,
             )
-            complete.write_text(manifest)
-        shutil.copy(HERE / "client.js", BUILD / "client.js")
+            shutil.copy(HERE / "client.js", BUILD / "client.js")
+            complete.write_text(wanted)
     return BUILD / "client.js"
 
 
