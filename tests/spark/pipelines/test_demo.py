@@ -3,6 +3,9 @@
 import json
 import os
 import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -31,14 +34,39 @@ def test_the_demo_checks_what_is_in_the_lake(java_home: Path) -> None:
 
 
 def test_ctrl_c_ends_spark_too(java_home: Path, tmp_path: Path) -> None:
-    environment = processes.clean_environment({"TMPDIR": str(tmp_path)})
+    with started_demo(tmp_path) as demo:
+        family = psutil.Process(demo.pid).children(recursive=True)
+        assert len(family) >= 2
+        press_ctrl_c(demo)
+    wait_until("the end of all", lambda: not any(one.is_running() for one in family), 30)
+    wait_until("an empty folder", lambda: list(tmp_path.iterdir()) == [], 30)
+
+
+def test_ctrl_c_leaves_nothing_of_a_spark_that_is_slow_to_start(
+    java_home: Path, tmp_path: Path
+) -> None:
+    with started_demo(tmp_path) as demo:
+        pipeline = next(one for one in psutil.Process(demo.pid).children() if is_pipeline(one))
+        wait_until("a file of Spark's", lambda: any(tmp_path.glob("*/temporary/*")), 30)
+        pipeline.suspend()
+        press_ctrl_c(demo)
+    wait_until("an empty folder", lambda: list(tmp_path.iterdir()) == [], 30)
+
+
+@contextmanager
+def started_demo(temporary: Path) -> Iterator["subprocess.Popen[str]"]:
+    environment = processes.clean_environment({"TMPDIR": str(temporary)})
     with Shell("127.0.0.1:1").start("demo", env=environment) as demo:
         assert demo.stdout is not None
         assert "Spark is starting" in demo.stdout.readline()
-        family = psutil.Process(demo.pid).children(recursive=True)
-        assert len(family) >= 2
-        os.kill(demo.pid, signal.SIGINT)
-        _, said = demo.communicate(timeout=60)
-        assert (demo.returncode, said.strip()) == (130, "")
-    wait_until("the end of all", lambda: not any(one.is_running() for one in family), 30)
-    wait_until("an empty folder", lambda: list(tmp_path.iterdir()) == [], 30)
+        yield demo
+
+
+def press_ctrl_c(demo: "subprocess.Popen[str]") -> None:
+    os.kill(demo.pid, signal.SIGINT)
+    _, said = demo.communicate(timeout=60)
+    assert (demo.returncode, said.strip()) == (130, "")
+
+
+def is_pipeline(process: psutil.Process) -> bool:
+    return "pipeline" in process.cmdline()

@@ -1,5 +1,7 @@
 """The pipeline as its user would run it: `penstock pipeline run` in a process of its own."""
 
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -23,8 +25,10 @@ ABANDON_TIMEOUT_S = 3.0
 class PipelineProcess:
     """Ends after its batch when the `with` block ends well, and at once when it does not."""
 
-    def __init__(self, file: Path, parameters: Mapping[str, str], log_path: Path) -> None:
-        self._log_path = log_path
+    def __init__(self, file: Path, parameters: Mapping[str, str], folder: Path) -> None:
+        """`folder` holds its log, and whatever a Spark that is cut short leaves behind."""
+        self._log_path = folder / "pipeline.log"
+        self._temporary = folder / "temporary"
         self._command = [sys.executable, "-m", "penstock.cli.main", "pipeline", "run", str(file)]
         self._command += ["--master", MASTER]
         for name, value in parameters.items():
@@ -34,12 +38,15 @@ class PipelineProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
+        self._temporary.mkdir()
+        places = {"TMPDIR": str(self._temporary), "SPARK_LOCAL_DIRS": str(self._temporary)}
         with self._log_path.open("wb") as log:
             self._process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
+                env=os.environ | places,
                 # Ctrl-C goes to the whole process group; whoever holds this object ends it.
                 start_new_session=True,
             )
@@ -57,7 +64,8 @@ class PipelineProcess:
         try:
             process.wait(STOP_TIMEOUT_S if kind is None else ABANDON_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            process.kill()
+            # Its Java too, which would end by itself but might write into the folder until then.
+            os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         if kind is None and process.returncode != 0:
             raise CommandFailed(f"The pipeline did not end well: {self.last_words()}")

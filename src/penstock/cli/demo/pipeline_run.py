@@ -99,7 +99,7 @@ def _pipeline(bootstrap: str, lake: Path, folder: Path) -> PipelineProcess:
         "lateness": f"{LATENESS_S} seconds",
         "interval": f"{INTERVAL_S} seconds",
     }
-    return PipelineProcess(file, parameters, folder / "pipeline.log")
+    return PipelineProcess(file, parameters, folder)
 
 
 class _PipelineDemo:
