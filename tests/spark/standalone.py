@@ -52,6 +52,17 @@ class Daemon:
     def executors(self) -> list[psutil.Process]:
         return [each for each in children(self.process.pid) if is_executor(each)]
 
+    def task_cpu_s(self) -> float:
+        """What the Python of its executors has used up; that stands still between tasks."""
+        used = 0.0
+        for each in children(self.process.pid):
+            try:
+                if each.name().startswith("python"):
+                    used += sum(each.cpu_times()[:2])
+            except psutil.NoSuchProcess:
+                continue
+        return used
+
     def kill(self) -> None:
         """All at once, as when the machine loses its power: also what it had started."""
         family = children(self.process.pid)

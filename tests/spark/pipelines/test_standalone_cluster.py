@@ -25,7 +25,7 @@ from tests.e2e.cluster_nodes import Cluster, wait_until
 from tests.e2e.processes import clean_environment, command
 from tests.spark.pipelines.iot_load import Archived, Load, iot_expectation
 from tests.spark.rig_server import JVM_FLAGS
-from tests.spark.standalone import StandaloneCluster
+from tests.spark.standalone import Daemon, StandaloneCluster
 
 # These bring Spark processes of their own, so they need not wait for the shared session.
 pytestmark = pytest.mark.xdist_group("spark-processes")
@@ -187,6 +187,7 @@ def test_a_worker_and_a_broker_die_while_the_pipeline_runs(java_home: Path, tmp_
         run.wait_until("an archive", lambda: run.count("readings") > 0)
 
         assert all(worker.executors() for worker in spark.workers)
+        await_task(run, spark.workers[0])
         spark.workers[0].kill()
         await_more_readings(run, load)
         assert spark.state()["aliveworkers"] == 1
@@ -206,6 +207,17 @@ def test_a_worker_and_a_broker_die_while_the_pipeline_runs(java_home: Path, tmp_
     assert len(windows) == len(closed) > SENSORS
     assert all(window.is_like(closed[window.begins_us, window.sensor]) for window in windows)
     assert alerts.heard == expectation.alerts != set()
+
+
+def await_task(run: PipelineRun, worker: Daemon) -> None:
+    """Until it is in the middle of one, which is when its Python uses a core."""
+    used = [worker.task_cpu_s()]
+
+    def has_begun() -> bool:
+        used.append(worker.task_cpu_s())
+        return used[-1] > used[-2]
+
+    run.wait_until(f"a task on {worker.name}", has_begun)
 
 
 def await_more_readings(run: PipelineRun, load: Load) -> None:

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 
 from penstock.cli.demo.events import Event
 from penstock.cli.demo.expectation import Expectation, Window
@@ -16,15 +16,19 @@ from penstock.cli.demo.lake import Lake
 from penstock.cli.demo.pipeline_ledger import PipelineLedger
 from penstock.cli.demo.pipeline_process import PipelineProcess
 from penstock.cli.demo.pipeline_screen import PipelineScreen, pipeline_screen
-from penstock.cli.demo.workers import Controller, Sensors, alerted
+from penstock.cli.demo.workers import (
+    CONTROLLERS,
+    alerted,
+    controllers_at_work,
+    reported,
+    sensors_at_work,
+)
 from penstock.cli.failures import CommandFailed
 from penstock.client.admin import Admin
 from penstock.client.child_broker import ChildBroker
 
 # Topics and their partitions, by the names that the pipeline has for them.
 TOPICS = {"readings": 4, "alerts": 2, "readings-dead": 1}
-GROUP = "controllers"
-CONTROLLERS = ("controller-1", "controller-2")
 WINDOW_S = 5
 LATENESS_S = 2
 INTERVAL_S = 1
@@ -127,24 +131,11 @@ class _PipelineDemo:
         self._events: SimpleQueue[Event] = SimpleQueue()
 
     def work(self, *, seconds: float, rate: int, sensors: int) -> None:
-        with ExitStack() as running:
-            for name in CONTROLLERS:
-                controller = Controller(
-                    self._bootstrap,
-                    "alerts",
-                    group=GROUP,
-                    name=name,
-                    events=self._events,
-                    understand=alerted,
-                )
-                controller.start()
-                running.callback(controller.join)
-                running.callback(controller.stop)
-            source = Sensors(
-                self._bootstrap, "readings", count=sensors, rate=rate, events=self._events
-            )
-            source.start()
-            running.callback(source.stop)
+        address, events = self._bootstrap, self._events
+        with (
+            controllers_at_work(address, "alerts", events=events, understand=alerted),
+            sensors_at_work(address, "readings", count=sensors, rate=rate, events=events) as source,
+        ):
             began = time.monotonic()
             self._watch(until=began + seconds)
             source.stop()
@@ -172,11 +163,8 @@ class _PipelineDemo:
         """Take what happened in the last tenth of a second and show it."""
         time.sleep(REFRESH_S)
         self._pipeline.check()
-        try:
-            while True:
-                self.ledger.take(self._events.get_nowait())
-        except Empty:
-            pass
+        for event in reported(self._events):
+            self.ledger.take(event)
         now = time.monotonic()
         if now >= self._next_look:
             self._next_look = now + LOOK_AT_LAKE_S

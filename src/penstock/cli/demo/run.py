@@ -2,22 +2,26 @@
 
 import tempfile
 import time
-from contextlib import ExitStack
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 
 from penstock.cli.demo.events import Event
 from penstock.cli.demo.ledger import Ledger
 from penstock.cli.demo.screen import Screen, screen
-from penstock.cli.demo.workers import Controller, Sensors, consumed
+from penstock.cli.demo.workers import (
+    CONTROLLERS,
+    GROUP,
+    consumed,
+    controllers_at_work,
+    reported,
+    sensors_at_work,
+)
 from penstock.cli.failures import CommandFailed
 from penstock.client.admin import Admin
 from penstock.client.child_broker import ChildBroker
 
 TOPIC = "readings"
-GROUP = "controllers"
 PARTITIONS = 6
-CONTROLLERS = ("controller-1", "controller-2")
 JOIN_S_MAX = 20.0
 DRAIN_S_MAX = 20.0
 REFRESH_S = 0.1
@@ -70,29 +74,18 @@ class _Demo:
         self._events: SimpleQueue[Event] = SimpleQueue()
 
     def work(self, *, seconds: float, rate: int, sensors: int) -> None:
-        with ExitStack() as running:
-            for name in CONTROLLERS:
-                controller = Controller(
-                    self._bootstrap,
-                    TOPIC,
-                    group=GROUP,
-                    name=name,
-                    events=self._events,
-                    understand=consumed,
-                )
-                controller.start()
-                running.callback(controller.join)
-                running.callback(controller.stop)
+        events = self._events
+        with controllers_at_work(self._bootstrap, TOPIC, events=events, understand=consumed):
             self._await_members()
-            source = Sensors(self._bootstrap, TOPIC, count=sensors, rate=rate, events=self._events)
-            source.start()
-            running.callback(source.stop)
-            began = time.monotonic()
-            # At least a moment of work, however long the start took.
-            self._watch(max(self._started + seconds, began + SENDING_S_MIN))
-            source.stop()
-            self.sending_s = time.monotonic() - began
-            self._drain()
+            with sensors_at_work(
+                self._bootstrap, TOPIC, count=sensors, rate=rate, events=events
+            ) as source:
+                began = time.monotonic()
+                # At least a moment of work, however long the start took.
+                self._watch(max(self._started + seconds, began + SENDING_S_MIN))
+                source.stop()
+                self.sending_s = time.monotonic() - began
+                self._drain()
 
     def _await_members(self) -> None:
         """Both controllers must hold partitions before there is anything to read."""
@@ -120,11 +113,8 @@ class _Demo:
     def _step(self) -> None:
         """Take what happened in the last tenth of a second and show it."""
         time.sleep(REFRESH_S)
-        try:
-            while True:
-                self.ledger.take(self._events.get_nowait())
-        except Empty:
-            pass
+        for event in reported(self._events):
+            self.ledger.take(event)
         self.ledger.note_lag()
         if self._shown is not None:
             self._shown.show(self.ledger, time.monotonic() - self._started)

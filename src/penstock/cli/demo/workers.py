@@ -5,10 +5,11 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 from penstock.cli.demo.events import (
     Acknowledged,
@@ -23,6 +24,8 @@ from penstock.cli.demo.readings import Reading, microseconds, parse
 from penstock.client.consumer import ConsumedRecord, Consumer
 from penstock.client.producer import Delivery, Producer
 
+CONTROLLERS = ("controller-1", "controller-2")
+GROUP = "controllers"
 TICK_S = 0.01
 LEVELS = (5.0, 25.0)
 NOISE = 0.3
@@ -105,7 +108,6 @@ class Controller(threading.Thread):
         bootstrap: str,
         topic: str,
         *,
-        group: str,
         name: str,
         events: "SimpleQueue[Event]",
         understand: Understand,
@@ -113,7 +115,6 @@ class Controller(threading.Thread):
         super().__init__(name=name, daemon=True)
         self._address = bootstrap
         self._topic = topic
-        self._group = group
         self._events = events
         self._understand = understand
         self._stopping = threading.Event()
@@ -124,7 +125,7 @@ class Controller(threading.Thread):
     def run(self) -> None:
         options = {"client.id": self.name, "auto.commit.interval.ms": 500, "fetch.wait.max.ms": 100}
         try:
-            with Consumer(self._address, group=self._group, options=options) as consumer:
+            with Consumer(self._address, group=GROUP, options=options) as consumer:
                 consumer.subscribe([self._topic])
                 self._read_until_stopped(consumer)
         except Exception as error:
@@ -142,6 +143,43 @@ class Controller(threading.Thread):
             for record in records:
                 self._events.put(self._understand(self.name, record, now_ms))
             consumer.done(records)
+
+
+@contextmanager
+def controllers_at_work(
+    bootstrap: str, topic: str, *, events: "SimpleQueue[Event]", understand: Understand
+) -> Iterator[None]:
+    """Both of them; they have left their group when the `with` block has ended."""
+    with ExitStack() as running:
+        for name in CONTROLLERS:
+            controller = Controller(
+                bootstrap, topic, name=name, events=events, understand=understand
+            )
+            controller.start()
+            running.callback(controller.join)
+            running.callback(controller.stop)
+        yield
+
+
+@contextmanager
+def sensors_at_work(
+    bootstrap: str, topic: str, *, count: int, rate: int, events: "SimpleQueue[Event]"
+) -> Iterator[Sensors]:
+    sensors = Sensors(bootstrap, topic, count=count, rate=rate, events=events)
+    sensors.start()
+    try:
+        yield sensors
+    finally:
+        sensors.stop()
+
+
+def reported(events: "SimpleQueue[Event]") -> Iterator[Event]:
+    """What the threads have reported until now."""
+    try:
+        while True:
+            yield events.get_nowait()
+    except Empty:
+        return
 
 
 def consumed(controller: str, record: ConsumedRecord, now_ms: float) -> Consumed:
