@@ -2,13 +2,15 @@
 
 It runs on a real standalone Spark cluster (a master and two workers) against three brokers, while
 sensors send. A worker is killed with its executor, then a broker. In the end the archive holds
-every reading exactly once, and the windows and alerts are those that plain Python computes.
+every reading exactly once, and the windows and alerts are those that plain Python computes. Before
+that, a worker whose Python lacks the package is named.
 """
 
 import json
 import shutil
 import signal
 import subprocess
+import venv
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+import penstock
 from penstock.cli.demo.expectation import Window
 from penstock.client import Consumer
 from penstock.pipelines.templates.iot import anomalies
@@ -46,7 +49,11 @@ LOG_TAIL = 6_000
 class PipelineRun:
     """`penstock pipeline run` in a process of its own, as an operator starts it."""
 
-    def __init__(self, folder: Path, master: str, bootstrap: str) -> None:
+    def __init__(
+        self, folder: Path, master: str, bootstrap: str, *, python: Path | None = None
+    ) -> None:
+        """`python` is what the workers run tasks with, if not what this process is run by."""
+        folder.mkdir(exist_ok=True)
         self.lake = folder / "lake"
         self.log_path = folder / "run.log"
         shutil.copytree(SPECIFICATION.parent, folder / "iot")
@@ -64,6 +71,8 @@ class PipelineRun:
             "spark.executor.extraJavaOptions": JVM_FLAGS,
             "spark.driver.extraJavaOptions": JVM_FLAGS,
         }
+        if python is not None:
+            settings["spark.pyspark.python"] = str(python)
         for name, value in parameters.items():
             words += ["--parameter", f"{name}={value}"]
         for name, value in settings.items():
@@ -182,7 +191,8 @@ def test_a_worker_and_a_broker_die_while_the_pipeline_runs(java_home: Path, tmp_
         stack.callback(load.end)
         alerts = Alerts(stack.enter_context(Consumer(brokers.bootstrap, group="controllers")))
         spark.await_ready()
-        run = PipelineRun(tmp_path, spark.address, brokers.bootstrap)
+        check_that_a_worker_without_the_package_is_named(spark, brokers, tmp_path / "bare")
+        run = PipelineRun(tmp_path / "run", spark.address, brokers.bootstrap)
         stack.callback(run.close)
         run.wait_until("an archive", lambda: run.count("readings") > 0)
 
@@ -207,6 +217,25 @@ def test_a_worker_and_a_broker_die_while_the_pipeline_runs(java_home: Path, tmp_
     assert len(windows) == len(closed) > SENSORS
     assert all(window.is_like(closed[window.begins_us, window.sensor]) for window in windows)
     assert alerts.heard == expectation.alerts != set()
+
+
+def check_that_a_worker_without_the_package_is_named(
+    spark: StandaloneCluster, brokers: Cluster, folder: Path
+) -> None:
+    """With a Python that has nothing installed; here, because a cluster is slow to start."""
+    venv.create(folder / "python", symlinks=True)
+    python = folder / "python" / "bin" / "python"
+    run = PipelineRun(folder, spark.address, brokers.bootstrap, python=python)
+    try:
+        assert run.process.wait(WAIT_S) == 1, run.log()
+    finally:
+        run.close()
+    said = run.log().splitlines()[-1]
+    install = f"pip install 'penstock[spark-worker]=={penstock.__version__}' there for {python}."
+    assert said.startswith("penstock: The worker ")
+    assert said.endswith(f" lacks the Python package penstock: {install}")
+    assert "Traceback" not in run.log()
+    assert not (run.lake / "readings").exists()
 
 
 def await_task(run: PipelineRun, worker: Daemon) -> None:
