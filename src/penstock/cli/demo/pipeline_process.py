@@ -1,7 +1,6 @@
 """The pipeline as its user would run it: `penstock pipeline run` in a process of its own."""
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -64,8 +63,7 @@ class PipelineProcess:
         try:
             process.wait(STOP_TIMEOUT_S if kind is None else ABANDON_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            # Its Java too, which would end by itself but might write into the folder until then.
-            os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
             process.wait()
         if kind is None and process.returncode != 0:
             raise CommandFailed(f"The pipeline did not end well: {self.last_words()}")
