@@ -19,5 +19,6 @@ class PeerListener(Protocol):
         ...
 
     def received(self, node: BrokerId, frame: memoryview) -> None:
-        """One frame, whose bytes are valid until this returns."""
+        """One frame. If it is read-only, what is kept of it stays as it is; otherwise its bytes
+        are valid until this returns."""
         ...

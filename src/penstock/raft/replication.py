@@ -81,7 +81,9 @@ class Replication:
             is_due = progress.next_index <= last_index or progress.state is PROBE
             if is_due and progress.may_send(settings):
                 self._send_appends(progress)
-            if progress.commit_sent < commit_index:
+            # What is on its way will be answered, and by then there may be more to tell, or an
+            # append that tells it; the last answer leaves nothing on the way.
+            if progress.commit_sent < commit_index and not progress.appends_in_flight:
                 self._send_commit(progress)
 
     def _send_appends(self, progress: Progress) -> None:

@@ -155,6 +155,13 @@ def crc_matches(buffer: bytes | bytearray | memoryview, position: int, header: B
     return crc32c(view) == header[4]
 
 
+def stored_crc(batch: bytes | bytearray | memoryview) -> int:
+    """The checksum that the batch carries, of all from its attributes on; whether it is right is
+    for others to say."""
+    crc: int = _CRC.unpack_from(batch, CRC_POSITION)[0]
+    return crc
+
+
 def stamp(
     buffer: bytearray | memoryview,
     position: int,

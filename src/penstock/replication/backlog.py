@@ -1,6 +1,11 @@
 """The accepted bytes of one partition that are not safe yet, and when there are too many."""
 
+from penstock.model.limits import MIB
 from penstock.replication.pressure import Pressure
+
+# Where there are followers doors pause for one partition at this much at the latest: it keeps all
+# disks busy, and a follower is still sent from memory what was accepted before it could take it.
+SHARED_CROWDED_BYTES_MAX = 16 * MIB
 
 
 class Backlog:
@@ -15,6 +20,10 @@ class Backlog:
         self._crowded_at = bytes_max // 2
         self._is_crowded = False
         self.size = 0
+
+    def share(self) -> None:
+        """There are followers from now on."""
+        self._crowded_at = min(self._crowded_at, SHARED_CROWDED_BYTES_MAX)
 
     def has_room(self, size: int) -> bool:
         """A batch that is larger than the bound itself has room when it is alone."""

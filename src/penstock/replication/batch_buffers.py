@@ -1,19 +1,15 @@
-"""Memory for large batches, used again once nobody looks at it any more.
+"""Copies of batches that came from a client, which outlive the buffer that they came in.
 
-Fresh memory for every batch of a megabyte would come from the operating system page by page and go
-back there at once, which costs more than copying the batch. Small batches do not have that cost:
-they live in memory that the allocator keeps.
-
-Who is done with a batch, the disk, the last follower or both, need not be told: a buffer that is
-still looked at can't change its length, and that is how it is found out.
+Large ones share memory that is used again. Small batches do not have the cost of fresh memory: they
+live in memory that the allocator keeps.
 """
 
 from collections.abc import Iterator
 
+from penstock.net.reusable_buffers import ReusableBuffers
+
 LARGE_BYTES_MIN = 64 * 1024
-# Known here, in use or not; beyond it the oldest are left to the allocator.
 KNOWN_BYTES_MAX = 48 * 1024 * 1024
-_GRAIN_BYTES = 64 * 1024
 
 Batch = bytes | bytearray | memoryview
 
@@ -21,47 +17,19 @@ Batch = bytes | bytearray | memoryview
 class BatchBuffers:
     """Owned by the event loop; what it gave out may be let go of in any thread."""
 
-    __slots__ = ("_bytes_max", "_known", "_known_bytes")
+    __slots__ = ("_memory",)
 
     def __init__(self, bytes_max: int = KNOWN_BYTES_MAX) -> None:
-        self._bytes_max = bytes_max
-        # The one that was used last is the last.
-        self._known: list[bytearray] = []
-        self._known_bytes = 0
+        self._memory = ReusableBuffers(bytes_max)
 
     def __iter__(self) -> Iterator[bytearray]:
-        return iter(self._known)
+        return iter(self._memory)
 
     def copy(self, batch: Batch) -> bytearray | memoryview:
         """A copy that may be changed, and kept for as long as anybody likes."""
         size = len(batch)
         if size < LARGE_BYTES_MIN:
             return bytearray(batch)
-        view = memoryview(self._take(size))[:size]
+        view = memoryview(self._memory.take(size))[:size]
         view[:] = batch
         return view
-
-    def _take(self, size: int) -> bytearray:
-        known = self._known
-        # The newest first: it is most likely still in the processor's cache.
-        for position in range(len(known) - 1, -1, -1):
-            buffer = known[position]
-            if len(buffer) >= size and _is_unused(buffer):
-                known.append(known.pop(position))
-                return buffer
-        buffer = bytearray(-(-size // _GRAIN_BYTES) * _GRAIN_BYTES)
-        known.append(buffer)
-        self._known_bytes += len(buffer)
-        while self._known_bytes > self._bytes_max and len(known) > 1:
-            self._known_bytes -= len(known.pop(0))
-        return buffer
-
-
-def _is_unused(buffer: bytearray) -> bool:
-    """A view of it keeps it from being resized. One byte less and one more moves no memory."""
-    try:
-        last = buffer.pop()
-    except BufferError:
-        return False
-    buffer.append(last)
-    return True

@@ -172,16 +172,29 @@ class Exchange:
         self._heartbeats.heard(node)
         try:
             reader = FrameReader(frame)
+            if not reader.is_verified:
+                self._read_ahead(link, reader)
             while reader.has_more and link.is_open:
                 self._read_item(link, reader)
         except DecodeError as fault:
             self._log.warning(logger, "peer-frame", "node %d sent a bad frame: %s", node, fault)
             self._network.drop(node, str(fault))
 
+    def _read_ahead(self, link: PeerLink, reader: FrameReader) -> None:
+        """Reads the messages that a large frame begins with, and acts on them once they are known
+        to be what was sent."""
+        read: list[tuple[bytes, Message]] = []
+        while reader.has_more and reader.peek() <= RAFT_KIND_MAX:
+            read.append(self._read_message(link, reader.byte(), reader))
+        reader.verify()
+        for name, message in read:
+            if link.is_open:
+                self._step(link, name, message)
+
     def _read_item(self, link: PeerLink, reader: FrameReader) -> None:
         kind = reader.byte()
         if kind <= RAFT_KIND_MAX:
-            self._step(link, kind, reader)
+            self._step(link, *self._read_message(link, kind, reader))
         elif kind < calls.CALL:
             self._heartbeats.read(kind, link.node, reader)
         elif kind == calls.CALL:
@@ -198,9 +211,13 @@ class Exchange:
         else:
             raise DecodeError(f"there is no item of kind {kind}")
 
-    def _step(self, link: PeerLink, kind: int, reader: FrameReader) -> None:
+    def _read_message(
+        self, link: PeerLink, kind: int, reader: FrameReader
+    ) -> tuple[bytes, Message]:
         name = bytes(reader.take(KEY_SIZE))
-        message = read_message(kind, reader, link.id, self.own)
+        return name, read_message(kind, reader, link.id, self.own)
+
+    def _step(self, link: PeerLink, name: bytes, message: Message) -> None:
         replica = self._heartbeats.get(name)
         if replica is None:
             return

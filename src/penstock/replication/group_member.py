@@ -345,8 +345,9 @@ class GroupMember(ABC):
         self._parts.outbound.announce(self)
 
     def _note_membership(self) -> None:
-        if len(self._node.membership.members | {self.id}) > 1:
+        if not self.has_peers and len(self._node.membership.members | {self.id}) > 1:
             self.has_peers = True
+            self._backlog.share()
 
     def _change_leadership(self, leadership: Leadership) -> None:
         was_leader = self.is_leader

@@ -1,4 +1,5 @@
-"""Raft's messages as bytes. A batch is sent as it lies in memory and copied once on arrival.
+"""Raft's messages as bytes. A batch is sent as it lies in memory, and a large one is kept where it
+arrived if the memory there is its own; any other is copied on arrival.
 
 Sender and receiver are not written: they are the two ends of the connection, so nobody can speak
 for somebody else. What a message brings is checked before the core sees it: every batch must be
@@ -10,6 +11,7 @@ from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from penstock.model.ids import LogIndex, ReplicaId, Term
+from penstock.net.peer_buffer import LARGE_FRAME_BYTES_MIN
 from penstock.raft.entries import Entry, EntryKind, Snapshot
 from penstock.raft.membership import Membership
 from penstock.raft.messages import (
@@ -26,10 +28,15 @@ from penstock.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from penstock.records.batch import crc_matches, parse_header
+from penstock.records.batch import ATTRIBUTES_POSITION, parse_header, stored_crc
 from penstock.records.errors import CorruptBatch
 from penstock.replication.entry_codec import decode_membership, encode_membership
-from penstock.replication.peer_frames import DecodeError, FrameReader, FrameWriter
+from penstock.replication.peer_frames import (
+    SEALED_BYTES_MIN,
+    DecodeError,
+    FrameReader,
+    FrameWriter,
+)
 
 RAFT_KIND_MAX: Final = 31
 
@@ -114,7 +121,11 @@ def _write_append(writer: FrameWriter, message: AppendRequest) -> None:
     )
     for entry in entries:
         writer.write(_ENTRY.pack(entry.kind.value, entry.term, entry.index, entry.span))
-        writer.write_bytes(_payload_bytes(entry))
+        payload = _payload_bytes(entry)
+        if entry.kind is _DATA and len(payload) >= SEALED_BYTES_MIN:
+            writer.write_sealed(payload, ATTRIBUTES_POSITION, stored_crc(payload))
+        else:
+            writer.write_bytes(payload)
 
 
 def _payload_bytes(entry: Entry) -> bytes | bytearray | memoryview:
@@ -157,8 +168,11 @@ def _read_entry(reader: FrameReader) -> Entry:
     if kind is None:
         raise DecodeError(f"there is no entry of kind {kind_number}")
     if kind is _DATA:
-        _check_batch(payload, term, span)
-        return Entry(LogIndex(index), Term(term), kind, bytes(payload), len(payload), span)
+        _check_batch(reader, payload, term, span)
+        # What is read-only stays as it is; the memory of small frames is used again at once.
+        may_stay = payload.readonly and len(payload) >= LARGE_FRAME_BYTES_MIN
+        batch = payload if may_stay else bytes(payload)
+        return Entry(LogIndex(index), Term(term), kind, batch, len(payload), span)
     if kind is not _GAP and span != 1:
         raise DecodeError(f"an entry of kind {kind.name} that covers {span} indices")
     if span < 1 or (kind in _EMPTY_KINDS and payload):
@@ -174,13 +188,14 @@ def _own_payload(kind: EntryKind, payload: memoryview) -> object:
     return bytes(payload)
 
 
-def _check_batch(batch: memoryview, term: int, span: int) -> None:
+def _check_batch(reader: FrameReader, batch: memoryview, term: int, span: int) -> None:
     """Bits may flip on the way, or in the memory of the node that sent it."""
     try:
         header = parse_header(batch)
     except CorruptBatch as damage:
         raise DecodeError(f"a batch is damaged: {damage}") from None
-    if header.size != len(batch) or not crc_matches(batch, 0, header):
+    is_whole = header.size == len(batch)
+    if not is_whole or not reader.is_sealed(batch, ATTRIBUTES_POSITION, header.crc):
         raise DecodeError("a batch is damaged: its length or its checksum does not match")
     if header.is_own or header.last_offset_delta + 1 != span or header.leader_epoch != term:
         raise DecodeError(

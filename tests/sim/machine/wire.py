@@ -7,12 +7,14 @@ machine that loses its power says nothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from typing import Any
 
 from penstock.model.endpoint import Endpoint
 from penstock.model.ids import BrokerId
 from penstock.model.peers import NO_CLUSTER, PeerHello
+from penstock.net import peer_buffer
 from penstock.net.peer_listener import PeerListener
+from penstock.net.reusable_buffers import ReusableBuffers
 from tests.sim.machine.loop import SimulatedLoop
 from tests.sim.machine.world import World
 
@@ -50,8 +52,10 @@ class Pipe:
 
     def _deliver(self, pieces: Sequence[Piece]) -> None:
         world = self._switch.world
-        self._last_arrival = max(self._last_arrival, world.now + self._switch.delay())
-        world.at(self._last_arrival, partial(self._target.arrived, pieces))
+        arrival = world.now + self._switch.delay()
+        if arrival > self._last_arrival:
+            self._last_arrival = arrival
+        world.at(self._last_arrival, self._target.arrived, pieces)
 
 
 class Side:
@@ -62,6 +66,7 @@ class Side:
         self.peer = peer
         self.pipe: Pipe | None = None
         self.is_open = True
+        self._memory = ReusableBuffers(peer_buffer.LARGE_BYTES_KEPT_MAX)
 
     def tell_connected(self) -> None:
         self.network.in_loop(self._connected)
@@ -72,7 +77,7 @@ class Side:
             self.network.listener.connected(self.peer)
 
     def arrived(self, pieces: Sequence[Piece]) -> None:
-        self.network.in_loop(partial(self._received, pieces))
+        self.network.in_loop(self._received, pieces)
 
     def _received(self, pieces: Sequence[Piece]) -> None:
         if not self.is_open or self.network.listener is None:
@@ -80,9 +85,19 @@ class Side:
         # Joined only now, and spoilt afterwards: a sender that changes what it sent, or a
         # receiver that keeps what it may not, shows.
         buffer = bytearray().join(pieces)
-        with memoryview(buffer) as frame:
-            self.network.listener.received(self.peer.node, frame)
+        if len(buffer) >= peer_buffer.LARGE_FRAME_BYTES_MIN:
+            self.network.listener.received(self.peer.node, self._lasting(buffer))
+        else:
+            with memoryview(buffer) as frame:
+                self.network.listener.received(self.peer.node, frame)
         buffer[:] = b"\xee" * len(buffer)
+
+    def _lasting(self, buffer: bytearray) -> memoryview:
+        """A large frame in memory of its own, which is used again once nobody looks at it."""
+        size = len(buffer)
+        frame = memoryview(self._memory.take(size))[:size]
+        frame[:] = buffer
+        return frame.toreadonly()
 
     def close(self) -> None:
         """The process hears of it when it gets to it; nothing more arrives."""
@@ -247,8 +262,8 @@ class SimulatedPeerNetwork:
         self._met: list[Endpoint] = []
         self._dialing: set[Endpoint] = set()
 
-    def in_loop(self, action: Callable[[], None]) -> None:
-        self._loop.call_soon_threadsafe(action)
+    def in_loop(self, action: Callable[..., None], *args: Any) -> None:
+        self._loop.call_soon_threadsafe(action, *args)
 
     def start(self, hello: PeerHello, listener: PeerListener) -> None:
         self.hello = hello

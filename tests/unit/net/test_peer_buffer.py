@@ -1,12 +1,15 @@
 """Proves that frames come out of the buffer as they went in, however they are cut on the way."""
 
+from weakref import ref
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.net.peer_buffer import (
     CAPACITY,
-    CAPACITY_KEPT_MAX,
+    LARGE_BYTES_KEPT_MAX,
+    LARGE_FRAME_BYTES_MIN,
     LENGTH,
     PeerBuffer,
     PeerFraming,
@@ -44,16 +47,62 @@ def test_frames_survive_any_cut(sizes: list[int], step: int) -> None:
     assert feed(PeerBuffer(FRAME_BYTES_MAX), framed(frames), step) == frames
 
 
-def test_the_room_of_a_large_frame_is_given_back() -> None:
+def receive_large(buffer: PeerBuffer, content: bytes) -> memoryview:
+    """One frame as the buffer gives it, in pieces that do not end where frames do."""
+    data = framed([content])
+    position = 0
+    while True:
+        room = buffer.room()
+        piece = data[position : position + min(50_000, len(room))]
+        room[: len(piece)] = piece
+        buffer.filled(len(piece))
+        position += len(piece)
+        frame = buffer.next_frame()
+        if frame is not None:
+            assert buffer.next_frame() is None
+            return frame
+
+
+def test_a_large_frame_stays_as_it_is_while_anybody_looks_at_it() -> None:
     buffer = PeerBuffer(FRAME_BYTES_MAX)
-    large = bytes(CAPACITY_KEPT_MAX)
-    assert feed(buffer, framed([large, b"small", b"small"]), 1_000_000) == [
+    contents = [bytes([number]) * LARGE_FRAME_BYTES_MIN * 3 for number in range(4)]
+    frames = [receive_large(buffer, content) for content in contents]
+    assert all(frame.readonly for frame in frames)
+    assert frames == contents
+
+
+def test_the_memory_of_a_large_frame_is_used_again_once_nobody_looks_at_it() -> None:
+    buffer = PeerBuffer(FRAME_BYTES_MAX)
+    first = receive_large(buffer, bytes(LARGE_FRAME_BYTES_MIN * 3))
+    memory, part = first.obj, first[10:20]
+    del first
+    second = receive_large(buffer, b"x" * LARGE_FRAME_BYTES_MIN * 3)
+    assert second.obj is not memory
+    assert part == bytes(10)
+    del part
+    assert receive_large(buffer, b"y" * LARGE_FRAME_BYTES_MIN * 3).obj is memory
+
+
+def test_frames_that_share_memory_may_not_be_kept() -> None:
+    buffer = PeerBuffer(FRAME_BYTES_MAX)
+    buffer.room()[:9] = framed([b"small"])
+    buffer.filled(9)
+    frame = buffer.next_frame()
+    assert frame is not None
+    assert bytes(frame) == b"small"
+    assert not frame.readonly
+
+
+def test_the_room_of_a_huge_frame_is_given_back() -> None:
+    buffer = PeerBuffer(2 * LARGE_BYTES_KEPT_MAX)
+    large = bytes(LARGE_BYTES_KEPT_MAX + 1)
+    memory = ref(receive_large(buffer, large))
+    assert memory() is None
+    assert feed(buffer, framed([b"small", large, b"small"]), 1_000_000) == [
+        b"small",
         large,
         b"small",
-        b"small",
     ]
-    assert feed(buffer, framed([b"x"]), 10) == [b"x"]
-    assert len(buffer.room()) <= 2 * CAPACITY
 
 
 def test_an_impossible_length_is_noticed_before_anything_is_allocated() -> None:

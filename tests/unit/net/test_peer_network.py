@@ -131,6 +131,26 @@ def test_three_nodes_find_each_other_and_exchange_frames(run: Run) -> None:
     run(play(test))
 
 
+def test_large_and_small_frames_arrive_whole_and_in_order(run: Run) -> None:
+    sizes = [10, 3_000_000, 20, 30, 70_000, 300_000, 40, 1_000_000, 1_000_001, 65_536, 65_535, 5]
+
+    async def test(nodes: Nodes) -> None:
+        one, two = await nodes.start(1, secret="s"), await nodes.start(2, secret="s")
+        one.network.meet([two.endpoint])
+        await until(lambda: BrokerId(2) in one.hellos)
+        sent: list[bytes] = []
+        for number, size in enumerate(sizes):
+            sent.append(bytes([number]) * size)
+            assert one.network.send(two.number, [sent[-1][:7], sent[-1][7:]])
+            # Some leave alone, some with those before them.
+            if number % 3 == 0:
+                await until(lambda: len(two.frames) == len(sent))
+        await until(lambda: len(two.frames) == len(sent))
+        assert [frame for _, frame in two.frames] == sent
+
+    run(play(test))
+
+
 def test_one_connection_remains_when_both_dial_at_once(run: Run) -> None:
     async def test(nodes: Nodes) -> None:
         for attempt in range(5):

@@ -4,7 +4,13 @@ import pytest
 
 from penstock.model.ids import LogIndex, Term
 from penstock.raft.entries import Entry, EntryKind, Snapshot
-from penstock.raft.messages import AppendRequest, AppendResponse, InstallSnapshot, PeerFault
+from penstock.raft.messages import (
+    AppendRequest,
+    AppendResponse,
+    CommitNotice,
+    InstallSnapshot,
+    PeerFault,
+)
 from penstock.raft.progress import ProgressState
 from penstock.raft.ready import Refusal, Role
 from penstock.raft.settings import RaftSettings
@@ -38,6 +44,24 @@ def test_appends_are_sent_ahead_of_their_acknowledgements_within_a_window() -> N
     assert [message.previous_index for message in sent] == [1, 2, 3, 4]
     leader.node.step(AppendResponse(rid(2), rid(1), Term(1), LogIndex(3), LogIndex(1)))
     assert [message.previous_index for message in appends_to(leader, 2)] == [5, 6]
+
+
+def test_the_commit_index_is_told_alone_only_once_nothing_is_on_its_way() -> None:
+    """An append that follows carries it, and so no notice has to."""
+    group = Group.of(3)
+    leader = group.elect(1)
+    leader.node.propose("first", 1)
+    leader.take()
+    leader.node.propose("second", 1)
+    leader.take()
+    leader.node.step(AppendResponse(rid(2), rid(1), Term(1), LogIndex(2), LogIndex(1)))
+    assert leader.node.commit_index == 2
+    assert leader.take() == []
+    leader.node.propose("third", 1)
+    assert [message.commit_index for message in appends_to(leader, 2)] == [2]
+    leader.node.step(AppendResponse(rid(2), rid(1), Term(1), LogIndex(4), LogIndex(2)))
+    notices = [CommitNotice(rid(1), rid(2), Term(1), LogIndex(4))]
+    assert leader.take() == notices
 
 
 def test_the_window_is_bounded_in_bytes_too() -> None:

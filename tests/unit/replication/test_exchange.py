@@ -7,13 +7,15 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from penstock.model.ids import BrokerId, DirectoryId, LogIndex, Offset, ReplicaId, Term
+from penstock.net.peer_buffer import LARGE_FRAME_BYTES_MIN
 from penstock.raft.entries import Entry, EntryKind
 from penstock.raft.messages import AppendRequest, CommitNotice, PeerFault
 from penstock.records.batch import build_batch
 from penstock.records.record import Record
 from penstock.replication import exchange as exchange_module
 from penstock.replication.exchange import APPEND_QUEUE_BYTES_MAX, Exchange
-from penstock.replication.peer_frames import FrameWriter
+from penstock.replication.peer_codec import write_message
+from penstock.replication.peer_frames import FrameWriter, GroupNames
 from tests.unit.replication.peers_kit import NotingReplica, Wire, group, replica_id
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
@@ -158,6 +160,31 @@ def test_a_bad_frame_ends_the_connection(item: bytes) -> None:
         await nodes.wire.settle()
         assert [node for node, _ in nodes.wire.networks[2].dropped] == [1]
         assert not nodes.two.is_alive(ONE)
+
+    play(test)
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_nothing_of_a_large_frame_is_acted_on_before_all_of_it_is_verified(
+    is_damaged: bool,
+) -> None:
+    """Its messages are read first; an item of another kind may follow them."""
+
+    async def test(nodes: Nodes) -> None:
+        await nodes.connect()
+        writer = FrameWriter()
+        name = GroupNames().name(group(0))
+        write_message(writer, name, notice(1))
+        write_message(writer, name, append(LARGE_FRAME_BYTES_MIN))
+        writer.write(bytes((50,)) + (7).to_bytes(8, "big"))
+        frame = bytearray(b"".join(writer.take()))
+        frame[-1] ^= is_damaged
+        nodes.wire.networks[1].send(TWO, [frame])
+        await nodes.wire.settle()
+        wanted = [] if is_damaged else [notice(1), append(LARGE_FRAME_BYTES_MIN)]
+        assert nodes.replicas[0].steps == wanted
+        assert nodes.two.is_alive(ONE) != is_damaged
+        assert nodes.two.metadata_applied(ONE) == (0 if is_damaged else 7)
 
     play(test)
 

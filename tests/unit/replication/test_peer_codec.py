@@ -22,12 +22,14 @@ from penstock.raft.messages import (
     VoteResponse,
 )
 from penstock.records.batch import build_batch
+from penstock.records.checksum import crc32c
 from penstock.records.own_entries import OwnKind, build_own
 from penstock.records.record import Record
 from penstock.replication.peer_codec import read_message, write_message
 from penstock.replication.peer_frames import (
     INLINE_BYTES_MAX,
     KEY_SIZE,
+    SEALED_BYTES_MIN,
     DecodeError,
     FrameReader,
     FrameWriter,
@@ -120,11 +122,14 @@ def frame_of(*sent: Message) -> bytes:
 
 def read_all(frame: bytes) -> list[Message]:
     reader = FrameReader(memoryview(frame))
-    found = []
+    names, found = [], []
     while reader.has_more:
         kind = reader.byte()
-        assert NAMES.id(bytes(reader.take(KEY_SIZE))) == group(3)
+        names.append(bytes(reader.take(KEY_SIZE)))
         found.append(read_message(kind, reader, SENDER, TO))
+    if not reader.is_verified:
+        reader.verify()
+    assert all(NAMES.id(name) == group(3) for name in names)
     return found
 
 
@@ -208,6 +213,57 @@ def test_a_large_batch_is_not_copied_on_its_way_out() -> None:
     write_message(writer, NAMES.name(group(3)), append(batch))
     assert any(piece is batch for piece in writer.take())
     assert writer.size == 0
+
+
+def large_frame() -> tuple[list[Message], bytes]:
+    """Two appends of large batches, among messages and batches that are small."""
+    large = batch_of(1, 2 * SEALED_BYTES_MIN, 4)
+    sent: list[Message] = [
+        append(large),
+        CommitNotice(SENDER, TO, Term(5), LogIndex(3)),
+        append(batch_of(1, 300, 4)),
+        append(batch_of(1, SEALED_BYTES_MIN + 1, 4)),
+        CommitNotice(SENDER, TO, Term(5), LogIndex(4)),
+    ]
+    return sent, frame_of(*sent)
+
+
+def test_the_checksum_of_a_frame_is_that_of_its_bytes_however_it_was_come_by() -> None:
+    sent, frame = large_frame()
+    assert int.from_bytes(frame[:4], "big") == crc32c(frame[4:])
+    assert read_all(frame) == sent
+
+
+@given(bit=st.integers(0, 2**40), near_start=st.booleans())
+def test_a_flipped_bit_in_a_large_frame_is_noticed(bit: int, near_start: bool) -> None:
+    frame = bytearray(large_frame()[1])
+    position = bit % (2_000 if near_start else len(frame) * 8)
+    frame[position // 8] ^= 1 << position % 8
+    with pytest.raises(DecodeError):
+        read_all(bytes(frame))
+
+
+def test_a_large_batch_that_was_damaged_before_it_was_sent_is_noticed() -> None:
+    good = batch_of(1, 2 * SEALED_BYTES_MIN, 4)
+    for position in (SEALED_BYTES_MIN, 100, 17, 16, 11):
+        bad = bytearray(good)
+        bad[position] ^= 1
+        with pytest.raises(DecodeError):
+            read_all(frame_of(append(bytes(bad))))
+
+
+def test_a_large_batch_stays_where_it_arrived_only_if_that_memory_is_its_own() -> None:
+    batch = batch_of(1, 2 * SEALED_BYTES_MIN, 4)
+    arrived = bytearray(frame_of(append(batch)))
+    for frame, stays in ((memoryview(arrived).toreadonly(), True), (memoryview(arrived), False)):
+        reader = FrameReader(frame)
+        kind, _ = reader.byte(), reader.take(KEY_SIZE)
+        message = read_message(kind, reader, SENDER, TO)
+        reader.verify()
+        assert isinstance(message, AppendRequest)
+        payload = message.entries[0].payload
+        assert payload == batch
+        assert (isinstance(payload, memoryview) and payload.obj is arrived) == stays
 
 
 def test_group_names_start_anew_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:

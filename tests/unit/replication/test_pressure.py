@@ -2,7 +2,8 @@
 
 import asyncio
 
-from penstock.model.limits import Limits
+from penstock.model.limits import MIB, Limits
+from penstock.replication.backlog import SHARED_CROWDED_BYTES_MAX, Backlog
 from penstock.replication.pressure import Pressure
 
 
@@ -54,3 +55,16 @@ def test_there_is_room_up_to_the_bound_itself() -> None:
     assert meter.has_room(40)
     assert not meter.has_room(41)
     assert pressure().has_room(101)
+
+
+def test_a_partition_with_followers_is_crowded_earlier() -> None:
+    meter = Pressure(Limits(unflushed_bytes_max=400 * MIB))
+    alone, shared = Backlog(meter, 100 * MIB), Backlog(meter, 100 * MIB)
+    shared.share()
+    alone.add(SHARED_CROWDED_BYTES_MAX + 1)
+    assert not meter.is_over
+    shared.add(SHARED_CROWDED_BYTES_MAX + 1)
+    assert meter.is_over
+    assert shared.has_room(50 * MIB)
+    shared.remove(1)
+    assert not meter.is_over

@@ -1,0 +1,54 @@
+"""Memory for large blocks of bytes, used again once nobody looks at it any more.
+
+Fresh memory for every block of a megabyte would come from the operating system page by page and go
+back there at once, which costs more than copying the block.
+
+Who is done with a block, the disk, the last follower or both, need not be told: a buffer that is
+still looked at can't change its length, and that is how it is found out.
+"""
+
+from collections.abc import Iterator
+
+_GRAIN_BYTES = 64 * 1024
+
+
+class ReusableBuffers:
+    """Owned by the event loop; views of what it gave out may be let go of in any thread."""
+
+    __slots__ = ("_bytes_max", "_known", "_known_bytes")
+
+    def __init__(self, bytes_max: int) -> None:
+        # Of what is known here, in use or not; beyond it the oldest are left to the allocator.
+        self._bytes_max = bytes_max
+        # The one that was used last is the last.
+        self._known: list[bytearray] = []
+        self._known_bytes = 0
+
+    def __iter__(self) -> Iterator[bytearray]:
+        return iter(self._known)
+
+    def take(self, size: int) -> bytearray:
+        """At least so many bytes, of any content; the caller's for as long as it has a view."""
+        known = self._known
+        # The newest first: it is most likely still in the processor's cache.
+        for position in range(len(known) - 1, -1, -1):
+            buffer = known[position]
+            if len(buffer) >= size and _is_unused(buffer):
+                known.append(known.pop(position))
+                return buffer
+        buffer = bytearray(-(-size // _GRAIN_BYTES) * _GRAIN_BYTES)
+        known.append(buffer)
+        self._known_bytes += len(buffer)
+        while self._known_bytes > self._bytes_max:
+            self._known_bytes -= len(known.pop(0))
+        return buffer
+
+
+def _is_unused(buffer: bytearray) -> bool:
+    """A view of it keeps it from being resized. One byte less and one more moves no memory."""
+    try:
+        last = buffer.pop()
+    except BufferError:
+        return False
+    buffer.append(last)
+    return True
