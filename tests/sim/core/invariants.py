@@ -26,6 +26,7 @@ class Committed(NamedTuple):
 
 
 def require(condition: bool, sentence: str) -> None:
+    """For what is checked now and then: where it happens all the time, the sentence takes long."""
     if not condition:
         raise Violation(sentence)
 
@@ -43,19 +44,19 @@ class Invariants:
         if node.role is not Role.LEADER:
             return
         known = self._leaders.get(node.term)
-        require(known in (None, node.id), f"term {node.term} has leaders {known} and {node.id}")
         if known is None:
             self._leaders[node.term] = node.id
             self._check_completeness(node)
+        elif known != node.id:
+            raise Violation(f"term {node.term} has leaders {known} and {node.id}")
 
     def _check_completeness(self, node: RaftNode) -> None:
         log = node._core.log
         for index in range(max(log.first_index - 1, 1), len(self.committed) + 1):
             entry = self.committed[index - 1]
-            if entry.commit_term < node.term:
-                require(
-                    log.term_at(index) == entry.term,
-                    f"leader {node.id} of term {node.term} lacks committed index {index}",
+            if entry.commit_term < node.term and log.term_at(index) != entry.term:
+                raise Violation(
+                    f"leader {node.id} of term {node.term} lacks committed index {index}"
                 )
 
     def on_write(self, node: RaftNode, write: Write) -> None:
@@ -74,7 +75,8 @@ class Invariants:
     def _check_entry(self, entry: Entry, previous_term: int) -> None:
         key, value = (entry.index, entry.term), (entry.payload, previous_term, entry.span)
         known = self._entries.setdefault(key, value)
-        require(known == value, f"index {entry.index} of term {entry.term} differs: log matching")
+        if known != value:
+            raise Violation(f"index {entry.index} of term {entry.term} differs: log matching")
 
     def _check_membership(self, node: RaftNode, entry: Entry) -> None:
         """At most one voter differs from the membership before, which is committed, and so is an
@@ -98,10 +100,10 @@ class Invariants:
 
     def on_progress(self, node: RaftNode, commit_index_before: int) -> None:
         """A replica's commit index never goes back while it runs."""
-        require(
-            commit_index_before <= node.commit_index <= node.last_index,
-            f"{node.id} went back from {commit_index_before} to {node.commit_index}",
-        )
+        if not commit_index_before <= node.commit_index <= node.last_index:
+            raise Violation(
+                f"{node.id} went back from {commit_index_before} to {node.commit_index}"
+            )
 
     def on_commit(self, node: RaftNode, from_index: int, logs: dict[ReplicaId, MemoryLog]) -> None:
         """What is committed never changes, and is durable on a majority when it first is."""
@@ -125,12 +127,12 @@ class Invariants:
                 self.committed.append(committed)
                 self._check_durable(node, index, entry.term, logs)
             known = self.committed[index - 1]
-            require(known.term == entry.term, f"committed index {index} changed its term")
-            require(
-                entry.kind is EntryKind.GAP
-                or (known.payload, known.last_index) == (entry.payload, entry.index),
-                f"committed index {index} changed",
-            )
+            if known.term != entry.term:
+                raise Violation(f"committed index {index} changed its term")
+            if entry.kind is EntryKind.GAP:
+                continue
+            if known.last_index != entry.index or known.payload != entry.payload:
+                raise Violation(f"committed index {index} changed")
 
     def _check_durable(
         self, node: RaftNode, index: int, term: int, logs: dict[ReplicaId, MemoryLog]
@@ -151,10 +153,11 @@ class Invariants:
                 durable.hard_state.term >= message.term,
                 f"{message.sender} campaigns in term {message.term} before its sync",
             )
-        elif isinstance(message, AppendResponse):
-            require(
-                durable.last_index >= message.match_index or durable.hard_state.term > message.term,
-                f"{message.sender} acknowledged index {message.match_index} before its sync",
+        elif isinstance(message, AppendResponse) and not (
+            durable.last_index >= message.match_index or durable.hard_state.term > message.term
+        ):
+            raise Violation(
+                f"{message.sender} acknowledged index {message.match_index} before its sync"
             )
 
     def _check_vote(self, message: VoteResponse, durable: MemoryLog) -> None:

@@ -1,5 +1,6 @@
 """Notices what a process only logs: an error of ours that was caught and must not go unseen."""
 
+import gc
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,6 +32,9 @@ def bugs_fail(world: World) -> Iterator[None]:
     logger.propagate = False
     try:
         yield
+        # A task or a future that failed, and that nobody waits for, tells its loop of it now.
+        gc.collect()
+        world.check()
     finally:
         logger.removeHandler(handler)
         logger.propagate = propagates

@@ -1,18 +1,70 @@
 """Worker threads of a simulated process: jobs take time, and one runs between two callbacks."""
 
+import asyncio
+import traceback
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
+from functools import partial
 from typing import Any, TypeVar
 
-from tests.sim.machine.loop import SimulatedLoop
+from tests.sim.machine.loop import LoopExecutor, SimulatedLoop
 from tests.sim.machine.world import World
 from tests.unit.storage.fault_file_system import PowerLoss
 
 T = TypeVar("T")
 
 
-class SimulatedExecutor(Executor):
+Job = Callable[[], Any]
+
+
+class _Unwatched(Future[T]):
+    """Of a job whose end nobody waits for: whoever did would hold the only thread there is."""
+
+    def __init__(self, world: World) -> None:
+        """Without the lock that waiting needs, which takes longer to make than all the rest."""
+        self._world = world
+
+    def set_running_or_notify_cancel(self) -> bool:
+        return True
+
+    def set_result(self, result: T) -> None:
+        """Nobody asks for it."""
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        """Nobody would ever hear of it."""
+        lines = traceback.format_exception(exception)
+        self._world.failures.append(f"a job failed\n{''.join(lines)}")
+
+    def cancel(self) -> bool:
+        return False
+
+
+class Answer:
+    """A future of a loop, told from a thread: it hears of the end when its loop gets to it."""
+
+    def __init__(self, loop: SimulatedLoop, future: asyncio.Future[Any]) -> None:
+        self._loop = loop
+        self._future = future
+
+    def set_running_or_notify_cancel(self) -> bool:
+        return not self._future.cancelled()
+
+    def set_result(self, result: Any) -> None:
+        self._loop.call_soon_threadsafe(self._settle, self._future.set_result, result)
+
+    def set_exception(self, error: BaseException) -> None:
+        self._loop.call_soon_threadsafe(self._settle, self._future.set_exception, error)
+
+    def cancel(self) -> None:
+        self._loop.call_soon_threadsafe(self._future.cancel)
+
+    def _settle(self, settle: Callable[[Any], None], outcome: Any) -> None:
+        if not self._future.cancelled():
+            settle(outcome)
+
+
+class SimulatedExecutor(LoopExecutor):
     """`duration` gives how long a job keeps its thread; its effects appear at some moment of it."""
 
     def __init__(
@@ -22,35 +74,42 @@ class SimulatedExecutor(Executor):
         self._loop = loop
         self._idle_threads = threads
         self._duration = duration
-        self._queue: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self._queue: deque[tuple[Future[Any] | Answer, Job]] = deque()
 
     def submit(self, function: Callable[..., T], /, *args: Any, **named: Any) -> Future[T]:
-        future: Future[T] = Future()
-        self._queue.append((future, lambda: function(*args, **named)))
-        self._start_some()
+        future: Future[T] = _Unwatched(self._world)
+        self._add(future, partial(function, *args, **named))
         return future
 
+    def answer(self, future: asyncio.Future[Any], job: Job) -> None:
+        self._add(Answer(self._loop, future), job)
+
+    def _add(self, future: Future[Any] | Answer, job: Job) -> None:
+        self._queue.append((future, job))
+        self._start_some()
+
     def _start_some(self) -> None:
-        while self._queue and self._idle_threads and not self._loop.is_dead:
+        world, queue = self._world, self._queue
+        while queue and self._idle_threads and not self._loop.is_dead:
             self._idle_threads -= 1
-            future, job = self._queue.popleft()
+            future, job = queue.popleft()
             duration = self._duration()
-            moment = self._world.random.random() * duration
-            self._world.after(moment, lambda f=future, j=job: self._run(f, j))  # type: ignore[misc]
-            self._world.after(duration, self._free_thread)
+            world.after(world.random.random() * duration, self._run, future, job)
+            world.after(duration, self._free_thread)
 
     def _free_thread(self) -> None:
         self._idle_threads += 1
         self._start_some()
 
-    def _run(self, future: Future[Any], job: Callable[[], Any]) -> None:
+    def _run(self, future: Future[Any] | Answer, job: Job) -> None:
         if self._loop.is_dead:
             return
         if self._loop.is_paused:
-            self._world.at(self._loop.stands_still_until(), lambda: self._run(future, job))
+            self._world.at(self._loop.stands_still_until(), self._run, future, job)
             return
         if not future.set_running_or_notify_cancel():
             return
+        self._world.leave_loop()
         try:
             result = job()
         except PowerLoss:

@@ -5,11 +5,12 @@ Callbacks run in the order that asyncio promises; which process runs when is lef
 
 import asyncio
 import traceback
-from asyncio.events import _set_running_loop
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from contextvars import Context
+from functools import partial
 from typing import Any
 
 from tests.sim.machine.world import World
@@ -17,6 +18,44 @@ from tests.sim.machine.world import World
 # What a process needs at most to get to work, in seconds.
 WAKE_S_MAX = 0.0002
 HANDLES_PER_TURN_MAX = 1000
+
+
+class _Handle(asyncio.Handle):
+    """As asyncio's, without a context: nothing that is simulated has variables of one."""
+
+    __slots__ = ()
+
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback = self._args = None  # type: ignore[assignment]
+
+
+class _TimerHandle(asyncio.TimerHandle):
+    """One that is cancelled is passed over when it is due."""
+
+    __slots__ = ()
+
+    def __init__(self, when: float, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
+        self._when = when
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback = self._args = None  # type: ignore[assignment]
+
+
+class LoopExecutor(Executor, ABC):
+    """One that can tell a future of the loop itself, without one for threads in between."""
+
+    @abstractmethod
+    def answer(self, future: asyncio.Future[Any], job: Callable[[], Any]) -> None: ...
 
 
 class SimulatedLoop(asyncio.AbstractEventLoop):
@@ -29,7 +68,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._paused_until = 0.0
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self.is_dead = False
-        self.default_executor: Executor | None = None
+        self.default_executor: LoopExecutor | None = None
 
     # Time
 
@@ -39,7 +78,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = _Handle(callback, args)
         if not self.is_dead:
             self._ready.append(handle)
             if not self._has_turn:
@@ -65,25 +104,22 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
-
-        def due() -> None:
-            if not handle.cancelled() and not self.is_dead:
-                self._ready.append(handle)
-                if not self._has_turn:
-                    self._schedule_turn()
-
-        self._world.at(when / self._rate, due)
+        handle = _TimerHandle(when, callback, args)
+        self._world.at(when / self._rate, self._due, handle)
         return handle
 
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Asyncio's own bookkeeping; a cancelled timer is passed over when it is due."""
+    def _due(self, handle: asyncio.TimerHandle) -> None:
+        if not handle._cancelled and not self.is_dead:
+            self._ready.append(handle)
+            if not self._has_turn:
+                self._schedule_turn()
 
     # Turns
 
     def _schedule_turn(self) -> None:
         self._has_turn = True
-        self._world.after(self._world.random.random() * WAKE_S_MAX, self._turn)
+        world = self._world
+        world.at(world.now + world.random.random() * WAKE_S_MAX, self._turn)
 
     def _turn(self) -> None:
         self._has_turn = False
@@ -91,21 +127,32 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             self._has_turn = True
             self._world.at(self._paused_until, self._turn)
             return
-        ready, left = self._ready, HANDLES_PER_TURN_MAX
-        _set_running_loop(self)
+        ready = self._ready
+        self._world.enter_loop(self)
         # What becomes ready meanwhile runs too: nobody else would notice the difference.
         self._has_turn = True
         try:
-            while ready and left and not self.is_dead:
-                left -= 1
+            for _ in range(HANDLES_PER_TURN_MAX):
+                # Nothing is, once the process is dead.
+                if not ready:
+                    break
                 handle = ready.popleft()
-                if not handle.cancelled():
-                    handle._run()
+                if handle._cancelled:
+                    continue
+                try:
+                    handle._callback(*handle._args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:
+                    self._report(handle, error)
         finally:
-            _set_running_loop(None)
             self._has_turn = False
         if ready:
             self._schedule_turn()
+
+    def _report(self, handle: asyncio.Handle, error: BaseException) -> None:
+        message = f"Exception in callback {handle._callback}"
+        self.call_exception_handler({"message": message, "exception": error})
 
     def pause(self, duration: float) -> None:
         """The process stands still; what is due meanwhile waits in line."""
@@ -125,6 +172,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def bury(self) -> None:
         """Frees what the dead process held; must not be called from inside of it."""
+        self._world.leave_loop()
         for task in self._tasks:
             # Asyncio would complain that nobody waits for it.
             task._log_destroy_pending = False  # type: ignore[attr-defined]
@@ -149,15 +197,17 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.Task[Any]:
         task = asyncio.Task(coroutine, loop=self, name=name, context=context)
         self._tasks[task] = None
-        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+        task.add_done_callback(self._tasks.pop)
         return task
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, function: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
         chosen = executor or self.default_executor
-        assert chosen is not None
-        return asyncio.wrap_future(chosen.submit(function, *args), loop=self)
+        assert isinstance(chosen, LoopExecutor)
+        future = self.create_future()
+        chosen.answer(future, partial(function, *args))
+        return future
 
     def get_debug(self) -> bool:
         return False

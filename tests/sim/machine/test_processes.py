@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from penstock.model.ids import BrokerId
+from tests.sim.machine.bugs import bugs_fail
+from tests.sim.machine.garbage import own_garbage_only
 from tests.sim.machine.process import Machine
 from tests.sim.machine.wire import Switch
 from tests.sim.machine.world import World
@@ -190,3 +192,85 @@ def test_the_same_seed_gives_the_same_order() -> None:
 
     assert trace(5) == trace(5)
     assert trace(5) != trace(6)
+
+
+def test_an_error_in_a_job_that_nobody_waits_for_fails_the_run() -> None:
+    one = machine()
+    process = one.start()
+    process.executor(1).submit(lambda: 1 / 0)
+    with pytest.raises(AssertionError, match="ZeroDivisionError"):
+        one.world.run_for(1)
+
+
+def test_an_error_in_a_job_reaches_whoever_waits_for_it() -> None:
+    one = machine()
+    process = one.start()
+
+    async def work() -> None:
+        with pytest.raises(ZeroDivisionError):
+            await process.loop.run_in_executor(None, lambda: 1 / 0)
+
+    finish(one, work())
+
+
+def test_a_job_that_was_given_up_before_it_began_never_runs() -> None:
+    one = machine()
+    process = one.start()
+    seen: list[str] = []
+
+    async def work() -> None:
+        executor = process.executor(1)
+        first = process.loop.run_in_executor(executor, seen.append, "first")
+        process.loop.run_in_executor(executor, seen.append, "second").cancel()
+        await first
+
+    finish(one, work())
+    one.world.run_for(1)
+    assert seen == ["first"]
+
+
+def test_there_is_a_running_loop_in_callbacks_and_none_in_jobs_or_after_a_death() -> None:
+    one = machine()
+    process = one.start()
+    seen: list[object] = []
+
+    def look() -> None:
+        try:
+            seen.append(asyncio.get_running_loop())
+        except RuntimeError:
+            seen.append(None)
+
+    async def work() -> None:
+        look()
+        await process.loop.run_in_executor(None, look)
+        look()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            look()
+
+    process.spawn(work())
+    one.world.run_for(1)
+    one.world.after(0.5, lambda: one.crash(lost_power=False))
+    process.loop.call_later(0.5, lambda: None)
+    one.world.run_for(1)
+    look()
+    assert seen == [process.loop, None, process.loop, None, None]
+
+
+def test_an_error_in_garbage_is_noticed_at_the_latest_at_the_end_of_the_run() -> None:
+    one = machine()
+    process = one.start()
+
+    async def work() -> None:
+        future = process.loop.create_future()
+        future.set_exception(ValueError("nobody looked"))
+        knot: list[object] = [future]
+        knot.append(knot)
+
+    def run() -> None:
+        with own_garbage_only(), bugs_fail(one.world):
+            finish(one, work())
+
+    with pytest.raises(AssertionError, match="nobody looked"):
+        run()

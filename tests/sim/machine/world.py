@@ -1,23 +1,13 @@
 """Simulated time, and the order of everything that happens in it."""
 
+from asyncio import AbstractEventLoop
+from asyncio.events import _set_running_loop
 from collections.abc import Callable
 from heapq import heappop, heappush
-from itertools import count
 from random import Random
+from typing import Any
 
-Action = Callable[[], None]
-
-
-class Event:
-    """Something that is due at a moment; cancelled by forgetting what to do."""
-
-    __slots__ = ("action",)
-
-    def __init__(self, action: Action) -> None:
-        self.action: Action | None = action
-
-    def cancel(self) -> None:
-        self.action = None
+Action = Callable[..., object]
 
 
 class World:
@@ -29,33 +19,53 @@ class World:
         self.steps = 0
         # What no process should have let happen: an error that nobody took care of.
         self.failures: list[str] = []
-        self._events: list[tuple[float, int, Event]] = []
-        self._order = count()
+        # What is due at the same moment happens in the order in which it was asked for.
+        self._events: list[tuple[float, int, Action, tuple[Any, ...]]] = []
+        self._asked = 0
+        self._loop: AbstractEventLoop | None = None
 
-    def after(self, delay: float, action: Action) -> Event:
-        return self.at(self.now + delay, action)
+    def after(self, delay: float, action: Action, *args: Any) -> None:
+        self.at(self.now + delay, action, *args)
 
-    def at(self, moment: float, action: Action) -> Event:
-        event = Event(action)
-        heappush(self._events, (max(moment, self.now), next(self._order), event))
-        return event
+    def at(self, moment: float, action: Action, *args: Any) -> None:
+        self._asked = order = self._asked + 1
+        now = self.now
+        heappush(self._events, (moment if moment > now else now, order, action, args))
 
     def run_for(self, duration: float) -> None:
-        self.run_until(lambda: False, duration)
+        self.run_until(None, duration)
 
-    def run_until(self, condition: Callable[[], bool], duration: float) -> bool:
+    def run_until(self, condition: Callable[[], bool] | None, duration: float) -> bool:
         """Lets things happen until `condition` holds or the time is over; says which."""
         end = self.now + duration
-        events = self._events
-        while not condition():
-            if not events or events[0][0] > end:
-                self.now = end
-                return False
-            self.now, _, event = heappop(events)
-            action = event.action
-            if action is not None:
+        events, failures = self._events, self.failures
+        try:
+            while condition is None or not condition():
+                if not events or events[0][0] > end:
+                    self.now = end
+                    return False
+                self.now, _, action, args = heappop(events)
                 self.steps += 1
-                action()
-                if self.failures:
-                    raise AssertionError("\n".join(self.failures))
+                action(*args)
+                if failures:
+                    self.check()
+        finally:
+            self.leave_loop()
         return True
+
+    def check(self) -> None:
+        if self.failures:
+            raise AssertionError("\n".join(self.failures))
+
+    # Which process has its turn; asyncio is told only when that changes, for that takes long.
+
+    def enter_loop(self, loop: AbstractEventLoop) -> None:
+        if self._loop is not loop:
+            self._loop = loop
+            _set_running_loop(loop)
+
+    def leave_loop(self) -> None:
+        """For what happens outside of every loop, and must not find one."""
+        if self._loop is not None:
+            self._loop = None
+            _set_running_loop(None)

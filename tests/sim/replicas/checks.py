@@ -3,10 +3,32 @@
 from penstock.records.batch import decode_records, parse_header
 from penstock.replication.replica import Replica
 from tests.sim.replicas.clients import Producer
-from tests.sim.replicas.history import GAP, READ_BYTES_MAX, require
+from tests.sim.replicas.history import DATA, GAP, READ_BYTES_MAX, Violation, require
 
 
-def records_of(replica: Replica) -> dict[int, bytes]:
+class Decoded:
+    """The records of batches by the bytes of these, which most replicas of a group share."""
+
+    def __init__(self) -> None:
+        self._records: dict[bytes, list[tuple[int, bytes]]] = {}
+
+    def records(self, batch: bytes) -> list[tuple[int, bytes]]:
+        """With their offsets."""
+        known = self._records.get(batch)
+        if known is None:
+            known = self._records[batch] = _decode(batch)
+        return known
+
+
+def _decode(batch: bytes) -> list[tuple[int, bytes]]:
+    if not parse_header(batch).record_count:
+        return []
+    records = list(decode_records(batch))
+    require(all(record.value is not None for record in records), "a record lost its value")
+    return [(record.offset, record.value or b"") for record in records]
+
+
+def records_of(replica: Replica, decoded: Decoded) -> dict[int, bytes]:
     """Every record of the log, by offset, as the disk has it."""
     log = replica._log
     records: dict[int, bytes] = {}
@@ -14,11 +36,11 @@ def records_of(replica: Replica) -> dict[int, bytes]:
     while index <= log.last_index:
         for entry in log.entries(index, log.last_index + 1, READ_BYTES_MAX):  # type: ignore[arg-type]
             index = entry.index + 1  # type: ignore[assignment]
-            if entry.kind == 0 and parse_header(entry.batch).record_count:
-                for record in decode_records(entry.batch):
-                    assert record.value is not None
-                    require(record.offset not in records, f"offset {record.offset} is there twice")
-                    records[record.offset] = record.value
+            if entry.kind == DATA:
+                for offset, value in decoded.records(entry.batch):
+                    if offset in records:
+                        raise Violation(f"offset {offset} is there twice")
+                    records[offset] = value
             else:
                 assert entry.kind >= GAP
     return records
@@ -43,7 +65,5 @@ def check_acknowledged(
             continue
         is_kept = not compacts or last_of_key[producer.key_of(value)] == offset
         found = records.get(offset)
-        require(
-            found == value or (found is None and not is_kept),
-            f"acknowledged {value!r} is not at offset {offset}, but {found!r}",
-        )
+        if found != value and (found is not None or is_kept):
+            raise Violation(f"acknowledged {value!r} is not at offset {offset}, but {found!r}")

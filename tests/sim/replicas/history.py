@@ -20,6 +20,7 @@ class Violation(AssertionError):
 
 
 def require(condition: bool, sentence: str) -> None:
+    """For what is checked now and then: where it happens all the time, the sentence takes long."""
     if not condition:
         raise Violation(sentence)
 
@@ -59,17 +60,17 @@ class History:
     def on_leader(self, node: RaftNode) -> None:
         """One leader per term, and it holds all that was committed in the terms before."""
         known = self._leaders.get(node.term)
-        require(known in (None, node.id), f"term {node.term} has the leaders {known} and {node.id}")
         if known is not None:
+            if known != node.id:
+                raise Violation(f"term {node.term} has the leaders {known} and {node.id}")
             return
         self._leaders[node.term] = node.id
         log = node._core.log
         for index in range(max(log.first_index, 1), len(self._entries) + 1):
             entry = self._entries[index - 1]
-            if entry.term < node.term:
-                require(
-                    log.term_at(index) == entry.term,
-                    f"leader {node.id} of term {node.term} lacks committed index {index}",
+            if entry.term < node.term and log.term_at(index) != entry.term:
+                raise Violation(
+                    f"leader {node.id} of term {node.term} lacks committed index {index}"
                 )
 
     def on_applied(self, replica: ReplicaId, log: Log, before: int, index: int) -> None:
@@ -78,9 +79,8 @@ class History:
         while low <= index:
             found = log.entries(low, index + 1, READ_BYTES_MAX)  # type: ignore[arg-type]
             for entry in found:
-                require(
-                    entry.first_index == low, f"{replica} has a hole before {entry.first_index}"
-                )
+                if entry.first_index != low:
+                    raise Violation(f"{replica} has a hole before {entry.first_index}")
                 if entry.kind != GAP:
                     self._check(replica, entry)
                 low = entry.index + 1
@@ -94,10 +94,11 @@ class History:
             if entry.kind == DATA:
                 self._note_producer(parse_header(entry.batch))
             return
-        require(last <= len(self._entries), f"{replica} applied index {last} before those below")
-        for index in range(first, last + 1):
-            known = self._entries[index - 1]
-            require(known == committed, f"{replica} has {committed} where {known} was committed")
+        if last > len(self._entries):
+            raise Violation(f"{replica} applied index {last} before those below")
+        for known in self._entries[first - 1 : last]:
+            if known != committed:
+                raise Violation(f"{replica} has {committed} where {known} was committed")
 
     def _note_producer(self, header: BatchHeader) -> None:
         batch = (header.last_offset, header.base_sequence + header.record_count - 1)
@@ -113,10 +114,10 @@ class History:
         for producer_id, producer in replica._states.active():
             last = producer.batches[-1]
             known[producer_id] = last.last_sequence
-            require(
-                last.last_offset < replica.log_end_offset,
-                f"{replica.id} knows {last} of producer {producer_id}, and its log ends before",
-            )
+            if last.last_offset >= replica.log_end_offset:
+                raise Violation(
+                    f"{replica.id} knows {last} of producer {producer_id}, and its log ends before"
+                )
         for producer_id, batches in self._batches.items():
             self._check_producer(replica, batches, producer_id, known.get(producer_id, -1))
 
@@ -129,12 +130,12 @@ class History:
         offset, sequence = batches[place - 1]
         # One that is being filled may learn of it from the data that is still to come.
         is_there = not self._compacts and offset >= replica._log.base.offset
-        if is_there or place == len(batches):
-            require(
-                known >= sequence,
-                f"{replica.id} knows producer {producer_id} up to {known}, not {sequence}",
+        if (is_there or place == len(batches)) and known < sequence:
+            raise Violation(
+                f"{replica.id} knows producer {producer_id} up to {known}, not {sequence}"
             )
 
     def on_read(self, offset: int, value: bytes) -> None:
         known = self._read.setdefault(offset, value)
-        require(known == value, f"offset {offset} was read as {known!r} and as {value!r}")
+        if known != value:
+            raise Violation(f"offset {offset} was read as {known!r} and as {value!r}")

@@ -22,17 +22,22 @@ from tests.unit.storage.fault_file_system import FaultFileSystem, Inode
 ACKNOWLEDGEMENT_CHANCE = 0.02
 
 
-def durable_hard_state(drive: Drive, path: Path, key: PartitionId) -> HardState:
-    """Term and vote as the disk has them for sure."""
+def durable_content(drive: Drive, path: Path) -> bytes:
+    """What is in the file for sure."""
     found = drive._durable.get(path)
     require(found is not None, "the file of terms and votes is not durable")
     assert found is not None
+    return bytes(found.durable)
+
+
+def hard_states_in(content: bytes, path: Path) -> HardStates:
+    """What a node would find in the file if it started with it."""
     inode = Inode()
-    inode.data, inode.durable = bytearray(found.durable), bytearray(found.durable)
+    inode.data, inode.durable = bytearray(content), bytearray(content)
     alone = FaultFileSystem()
     alone._entries = dict.fromkeys(path.parents)
     alone._entries[path] = inode
-    return _hard_state(HardStates.open(path, file_system=alone).get(key))
+    return HardStates.open(path, file_system=alone)
 
 
 class Promises:
@@ -40,6 +45,9 @@ class Promises:
         self._process = process
         self._directory = directory
         self._config = config
+        # What the file of terms and votes had in it when it was looked at last, and what that says.
+        self._content: bytes | None = None
+        self._hard_states: HardStates | None = None
 
     def check(self, key: PartitionId, message: Message) -> None:
         if isinstance(message, VoteResponse) and message.granted and not message.pre:
@@ -57,7 +65,12 @@ class Promises:
             self._check_acknowledgement(key, message)
 
     def hard_state(self, key: PartitionId) -> HardState:
-        return durable_hard_state(self._process.drive, self._directory.hard_states_path, key)
+        """Term and vote as the disk has them for sure."""
+        path = self._directory.hard_states_path
+        content = durable_content(self._process.drive, path)
+        if self._hard_states is None or content != self._content:
+            self._content, self._hard_states = content, hard_states_in(content, path)
+        return _hard_state(self._hard_states.get(key))
 
     def _check_acknowledgement(self, key: PartitionId, message: AppendResponse) -> None:
         random = self._process.random

@@ -9,10 +9,11 @@ from penstock.model.topic_config import TopicConfig
 from penstock.raft.settings import RaftSettings
 from tests.sim.machine.bugs import bugs_fail
 from tests.sim.machine.disk_faults import fail_syncs, fill_disk
+from tests.sim.machine.garbage import own_garbage_only
 from tests.sim.machine.process import Machine
 from tests.sim.machine.wire import Switch
 from tests.sim.machine.world import World
-from tests.sim.replicas.checks import check_acknowledged, records_of
+from tests.sim.replicas.checks import Decoded, check_acknowledged, records_of
 from tests.sim.replicas.clients import Consumer, Producer
 from tests.sim.replicas.history import History, require
 from tests.sim.replicas.node import SimulatedNode, endpoint_of
@@ -351,12 +352,12 @@ class Run:
         leader = self._settled_leader()
         assert leader is not None
         assert leader.replica is not None
-        voters = leader.replica.membership.voters
+        voters, decoded = leader.replica.membership.voters, Decoded()
         for node in self.nodes:
             if node.id in voters:
                 node.observe()
                 assert node.replica is not None
-                records = records_of(node.replica)
+                records = records_of(node.replica, decoded)
                 start = node.replica.log_start_offset
                 for producer in self.producers:
                     check_acknowledged(producer, records, start, compacts=self.compacts)
@@ -391,4 +392,5 @@ def _try_transfer(node: SimulatedNode, target: BrokerId) -> None:
 
 def run_seed(seed: int, operations: int = 100) -> RunReport:
     """The same seed gives the same run, and so the same report or the same failure."""
-    return Run(seed, operations).execute()
+    with own_garbage_only():
+        return Run(seed, operations).execute()
