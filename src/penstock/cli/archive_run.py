@@ -12,7 +12,8 @@ from penstock.pipelines.archives.description import FOLDER
 from penstock.pipelines.archives.ledger import Entry
 from penstock.pipelines.archives.refusals import ArchiveRefused
 from penstock.pipelines.archives.topic_facts import topic_facts
-from penstock.pipelines.running.failures import sentence_of
+from penstock.pipelines.lakes.full_disk import full_disk_explained
+from penstock.pipelines.running.failures import sentence_of_query
 from penstock.pipelines.running.sessions import make_session
 from penstock.pipelines.running.stopping import is_stop, stop_after_batch
 from penstock.pipelines.running.workers import check_workers
@@ -40,7 +41,8 @@ class ArchiveRun:
     def run(self) -> list[Entry]:
         """The epochs that were archived; a signal ends the run after its batch, as if by itself."""
         archiving = Archiving(self._wanted, self._topic, archived=self._note)
-        with Interrupts() as interrupts, archiving:
+        full_disk = full_disk_explained(f"the archive {self._wanted.root}", ArchiveRefused, OSError)
+        with full_disk, Interrupts() as interrupts, archiving:
             spark = make_session(
                 f"archive of {self._topic.name}",
                 storage=self._wanted.root / FOLDER,
@@ -79,11 +81,11 @@ class ArchiveRun:
             return archiving.start(spark)
         except PySparkException as error:
             # Such as a time of --every that Spark can't read.
-            raise ArchiveRefused(sentence_of(error)) from error
+            raise ArchiveRefused(sentence_of_query(error, archiving.checkpoint)) from error
 
     def _check_end(self, query: "StreamingQuery", archiving: Archiving) -> None:
         error = query.exception()
         if error is None or is_stop(archiving.failure) or is_stop(error):
             return
-        sentence = sentence_of(archiving.failure or error)
+        sentence = sentence_of_query(archiving.failure or error, archiving.checkpoint)
         raise ArchiveRefused(sentence.replace(_OPTION, _FLAG))

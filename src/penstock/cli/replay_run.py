@@ -13,6 +13,7 @@ from penstock.pipelines.archives.refusals import ArchiveRefused
 from penstock.pipelines.archives.replay_note import FOLDER
 from penstock.pipelines.archives.replay_target import target_topic
 from penstock.pipelines.archives.replaying import Archived, Replaying, ReplayWanted
+from penstock.pipelines.lakes.full_disk import full_disk_explained
 from penstock.pipelines.running.failures import sentence_of
 from penstock.pipelines.running.sessions import make_session
 from penstock.pipelines.running.workers import check_workers
@@ -33,7 +34,12 @@ def run_replay(
         wanted.root / FOLDER / "lock",
         f"The archive {wanted.root} is being brought back by another process.",
     )
-    with Interrupts() as interrupts, lock, closing(Replaying(wanted, archived, target)) as replay:
+    with (
+        full_disk_explained(f"the archive {wanted.root}", ArchiveRefused, OSError),
+        Interrupts() as interrupts,
+        lock,
+        closing(Replaying(wanted, archived, target)) as replay,
+    ):
         spark = make_session(
             f"replay to {topic}",
             storage=wanted.root / FOLDER,

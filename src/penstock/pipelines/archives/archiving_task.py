@@ -1,7 +1,7 @@
 """What a task of an archive does: fetch a stretch of a partition and write it to Parquet itself."""
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -10,7 +10,10 @@ from pyspark import TaskContext
 from penstock.pipelines.archives.layout import archive_schema, with_date
 from penstock.pipelines.archives.ledger import Span
 from penstock.pipelines.archives.receipts import Receipt
+from penstock.pipelines.archives.refusals import ArchiveRefused
 from penstock.pipelines.lakes.data_files import DataFileWriter
+from penstock.pipelines.lakes.full_disk import full_disk_explained
+from penstock.pipelines.lakes.lake_table import DataFile
 from penstock.pipelines.lakes.parquet_file import Encodings
 from penstock.spark.options.reading import ReadOptions
 from penstock.spark.reading.scanning import Lost, scan
@@ -50,6 +53,15 @@ def archive_range(
     def note(start: int, stop: int) -> None:
         lost.append(Span(partition=wanted.partition, start=start, stop=stop))
 
+    with full_disk_explained(f"the archive {target.root}", ArchiveRefused):
+        files = _write(wanted, target, scanned(wanted, options, note))
+    span = Span(partition=wanted.partition, start=wanted.start, stop=wanted.stop)
+    return Receipt(span=span, files=files, lost=tuple(lost))
+
+
+def _write(
+    wanted: TopicRange, target: Target, batches: Iterable[pa.RecordBatch]
+) -> tuple[DataFile, ...]:
     writer = DataFileWriter(
         target.root,
         attempt_folder(TaskContext.get(), wanted.partition),
@@ -59,11 +71,9 @@ def archive_range(
         encodings=ENCODINGS,
     )
     with writer:
-        for batch in scanned(wanted, options, note):
+        for batch in batches:
             writer.write(with_date(batch) if target.is_by_date else batch)
-        files = tuple(writer.close())
-    span = Span(partition=wanted.partition, start=wanted.start, stop=wanted.stop)
-    return Receipt(span=span, files=files, lost=tuple(lost))
+        return tuple(writer.close())
 
 
 def attempt_folder(context: TaskContextLike | None, partition: int) -> str:

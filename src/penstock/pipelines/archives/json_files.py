@@ -12,7 +12,11 @@ from penstock.pipelines.lakes.durable_files import replace_file
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Put the file there, or in place of the one that is there."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(path, json.dumps(content, indent=1, sort_keys=True).encode() + b"\n")
+    replace_file(path, json_text(content))
+
+
+def json_text(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(content, indent=1, sort_keys=True).encode() + b"\n"
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 An entry is written before the table commits the epoch. It counts once the table holds the epoch, or
 at once if the epoch brought no records, because then there is nothing that a table could hold.
 Entries are numbered from 0 on without a gap, whatever query wrote them: one that is not committed
-can only be the last one, and the next epoch takes its number.
+can only be the last one, and the next epoch takes its number. Old ones are folded together, see
+`lakes/numbered_files.py`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from penstock.pipelines.archives.description import FOLDER
-from penstock.pipelines.archives.json_files import read_json, write_json
+from penstock.pipelines.archives.json_files import json_text
 from penstock.pipelines.archives.refusals import ArchiveRefused
+from penstock.pipelines.lakes.numbered_files import FileDamaged, NumberedFiles
 from penstock.pipelines.sinks.sink import Epoch
 
 EPOCHS = "epochs"
-_DIGITS = 20
 
 # Whether a table holds an epoch of a query: the greatest batch that it has of it.
 LastBatch = Callable[[str], int | None]
@@ -107,37 +108,44 @@ class Ledger:
     """The entries below an archive's folder; one process at a time may write them."""
 
     def __init__(self, root: Path) -> None:
-        self.folder = root / FOLDER / EPOCHS
+        self._folder = root / FOLDER / EPOCHS
+        self._files = NumberedFiles(self._folder)
 
     def path(self, number: int) -> Path:
-        return self.folder / f"{number:0{_DIGITS}}.json"
+        """Of an epoch that is not folded together with others."""
+        return self._files.path(number)
 
     def numbers(self) -> list[int]:
-        if not self.folder.exists():
-            return []
-        # Drafts of entries, which a killed process leaves, begin with a dot.
-        return sorted(int(path.stem) for path in self.folder.iterdir() if path.stem.isdecimal())
+        return self._files.numbers()
 
     def entry(self, number: int) -> Entry:
-        path = self.path(number)
-        content = read_json(path)
         try:
-            return Entry(
-                number=number,
-                query=str(content["query"]),
-                batch=int(content["batch"]),
-                partitions=int(content["partitions"]),
-                spans=_spans(content["spans"]),
-                lost=_spans(content["lost"]),
-                files=tuple(ArchivedFile(**file) for file in content["files"]),
-                ends={int(one): int(end) for one, end in content["ends"].items()},
-            )
-        except (AttributeError, KeyError, TypeError, ValueError):
-            raise ArchiveRefused(f"The file {path} is damaged: it describes no epoch.") from None
+            return self._entry(number, self._files.read(number))
+        except FileDamaged as damage:
+            raise _refused(damage) from None
 
-    def entries(self) -> Iterator[Entry]:
-        """All of them, committed or not, in their order."""
-        return (self.entry(number) for number in self.numbers())
+    def entries(
+        self,
+        numbers: Sequence[int] | None = None,
+        damaged: Callable[[str], None] | None = None,
+    ) -> Iterator[Entry]:
+        """All of them, committed or not, in their order; `damaged` is told of what can't be read,
+        which raises otherwise.
+        """
+        found = self.numbers() if numbers is None else numbers
+
+        def tell(damage: FileDamaged) -> None:
+            if damaged is None:
+                raise _refused(damage) from None
+            damaged(str(_refused(damage)))
+
+        for number, content in self._files.read_all(found, tell):
+            try:
+                entry = self._entry(number, content)
+            except FileDamaged as damage:
+                tell(damage)
+            else:
+                yield entry
 
     def last_committed(self, last_batch: LastBatch) -> Entry | None:
         """Only the very last entry can be one that is not committed."""
@@ -151,4 +159,29 @@ class Ledger:
         return (entry for entry in self.entries() if entry.is_committed(last_batch))
 
     def write(self, entry: Entry) -> None:
-        write_json(self.path(entry.number), entry.to_json())
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._files.put(entry.number, json_text(entry.to_json()))
+
+    def fold_behind(self, entry: Entry) -> None:
+        """After an entry is committed, as all before it are."""
+        self._files.fold_behind(entry.number)
+
+    def _entry(self, number: int, content: Mapping[str, Any]) -> Entry:
+        try:
+            return Entry(
+                number=number,
+                query=str(content["query"]),
+                batch=int(content["batch"]),
+                partitions=int(content["partitions"]),
+                spans=_spans(content["spans"]),
+                lost=_spans(content["lost"]),
+                files=tuple(ArchivedFile(**file) for file in content["files"]),
+                ends={int(one): int(end) for one, end in content["ends"].items()},
+            )
+        except (AttributeError, KeyError, TypeError, ValueError):
+            alone = range(number, number + 1)
+            raise FileDamaged(self._files.place(number), "it describes no epoch", alone) from None
+
+
+def _refused(damage: FileDamaged) -> ArchiveRefused:
+    return ArchiveRefused(f"The file {damage.path} is damaged: {damage.reason}.")

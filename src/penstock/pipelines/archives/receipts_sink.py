@@ -2,7 +2,8 @@
 
 import dataclasses
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from penstock.pipelines.archives.description import Description, write_descripti
 from penstock.pipelines.archives.ledger import ArchivedFile, Entry, Ledger, Span
 from penstock.pipelines.archives.receipts import Receipt, joined_spans
 from penstock.pipelines.archives.refusals import ArchiveRefused
+from penstock.pipelines.lakes.full_disk import full_disk_explained, is_own_disk_full
 from penstock.pipelines.lakes.lake_table import DataFile, LakeTable
 from penstock.pipelines.sinks.sink import Epoch, Written
 
@@ -70,10 +72,34 @@ class ReceiptsSink:
     def write(self, frame: "DataFrame", epoch: Epoch) -> Written:
         if self._is_committed(epoch):
             return Written(was_there=True)
-        receipts = [Receipt.from_json(row[0]) for row in frame.collect()]
+        with self._given_up(epoch, is_commit=False):
+            receipts = [Receipt.from_json(row[0]) for row in frame.collect()]
         return self.take(receipts, epoch)
 
     def take(self, receipts: Sequence[Receipt], epoch: Epoch) -> Written:
+        with (
+            full_disk_explained(f"the archive {self._root}", ArchiveRefused),
+            self._given_up(epoch, is_commit=True),
+        ):
+            return self._take(receipts, epoch)
+
+    @contextmanager
+    def _given_up(self, epoch: Epoch, *, is_commit: bool) -> Iterator[None]:
+        """Leave nothing on a disk that may be full of it, unless it became part of the archive.
+
+        A catalog elsewhere may still take a commit of which we heard nothing more.
+        """
+        try:
+            yield
+        except Exception as failure:
+            with suppress(Exception):
+                last = self._table.last_batch(epoch.query)
+                is_held = last is not None and last >= epoch.batch
+                if not is_held and (is_own_disk_full(failure) or not is_commit):
+                    self._remove_other_attempts(epoch, ())
+            raise
+
+    def _take(self, receipts: Sequence[Receipt], epoch: Epoch) -> Written:
         entry = self._entry(receipts, epoch)
         files = [file for receipt in receipts for file in receipt.files]
         self._ledger.write(entry)
@@ -83,6 +109,7 @@ class ReceiptsSink:
         self._steps("committed")
         self.note_partitions(entry.partitions)
         self._remove_other_attempts(epoch, files)
+        self._ledger.fold_behind(entry)
         self._last = entry
         self._archived(entry)
         size = sum(file.size for file in files)

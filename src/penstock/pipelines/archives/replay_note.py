@@ -14,6 +14,7 @@ from typing import Any
 from penstock.pipelines.archives.json_files import read_json, write_json
 from penstock.pipelines.archives.ledger import Span
 from penstock.pipelines.archives.refusals import ArchiveRefused
+from penstock.pipelines.lakes.full_disk import full_disk_explained
 
 FOLDER = "_replays"
 
@@ -54,7 +55,8 @@ def new_replay_id() -> str:
 
 
 def write_note(root: Path, note: ReplayNote) -> None:
-    write_json(_path(root, note.replay), note.to_json())
+    with full_disk_explained(f"the archive {root}", ArchiveRefused):
+        write_json(_path(root, note.replay), note.to_json())
 
 
 def notes(root: Path) -> Iterator[ReplayNote]:

@@ -12,7 +12,6 @@ from penstock.pipelines.archives.chain import check_lost, check_numbers, check_s
 from penstock.pipelines.archives.description import Description, archive_at, checkpoint_of
 from penstock.pipelines.archives.file_checks import Offsets, check_file
 from penstock.pipelines.archives.ledger import ArchivedFile, Entry, Ledger, Span
-from penstock.pipelines.archives.refusals import ArchiveRefused
 from penstock.pipelines.lakes.lake_table import LakeTable
 from penstock.pipelines.lakes.opening import open_table
 from penstock.pipelines.running.checkpoint_folder import last_committed, query_id
@@ -49,7 +48,7 @@ class Verification:
         self._ledger = Ledger(root)
         self._damaged: list[str] = []
         self._numbers = self._ledger.numbers()
-        self.entries = list(self._readable())
+        self.entries = list(self._ledger.entries(self._numbers, self._damaged.append))
         while self.entries and self._is_unfinished(self.entries[-1]):
             self._numbers.remove(self.entries.pop().number)
 
@@ -84,13 +83,6 @@ class Verification:
             return False
         query, batch = self._noted
         return query != entry.query or batch is None or batch < entry.batch
-
-    def _readable(self) -> Iterator[Entry]:
-        for number in self._numbers:
-            try:
-                yield self._ledger.entry(number)
-            except ArchiveRefused as damage:
-                self._damaged.append(str(damage))
 
     def _check_files(self, advance: Callable[[int], None]) -> Iterator[str]:
         with ThreadPoolExecutor(WORKERS) as pool:

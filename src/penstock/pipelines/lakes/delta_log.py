@@ -10,14 +10,21 @@ from penstock.pipelines.lakes.durable_files import sync_path
 from penstock.pipelines.lakes.lake_table import LakeRefused
 
 FOLDER = "_delta_log"
+_LAST_CHECKPOINT = "_last_checkpoint"
 
 
 def sync_commits(root: str, after: int) -> None:
-    """`deltalake` leaves commits to the page cache; Spark's checkpoint must not outlive them."""
+    """`deltalake` leaves commits to the page cache; Spark's checkpoint must not outlive them.
+
+    Nor must a checkpoint of the log be named that is not on the disk.
+    """
     folder = Path(root) / FOLDER
     version = after + 1
     while (path := _path(root, version)).exists():
         sync_path(path)
+        if (checkpoint := path.with_suffix(".checkpoint.parquet")).exists():
+            sync_path(checkpoint)
+            sync_path(folder / _LAST_CHECKPOINT)
         version += 1
     sync_path(folder)
     sync_path(root)

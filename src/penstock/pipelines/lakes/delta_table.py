@@ -15,6 +15,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from penstock.pipelines.lakes import delta_actions, delta_log
 from penstock.pipelines.lakes.durable_files import make_folders, remove_tree, replace_file
+from penstock.pipelines.lakes.full_disk import full_disk_sentence, is_full_disk
 from penstock.pipelines.lakes.lake_table import DataFile, LakeRefused
 from penstock.pipelines.lakes.partition_folders import check_partition_columns
 from penstock.pipelines.lakes.schema_fit import check_fit
@@ -23,6 +24,8 @@ from penstock.pipelines.sinks.sink import Epoch
 
 # Somebody else has to be faster each time, after the attempts that `deltalake` makes itself.
 ATTEMPTS_MAX = 20
+# Opening a table reads the last checkpoint of its log and the commits after it.
+_LOG_PROPERTIES = {"delta.checkpointInterval": "100"}
 # Which flow a query belonged to outlives the log, whose old commits are cleaned away.
 _QUERIES = "_penstock/queries"
 
@@ -150,7 +153,7 @@ class DeltaTable:
                 self._root,
                 deltalake.Schema.from_arrow(schema),
                 partition_by=list(partition_by),
-                configuration=self._properties,
+                configuration={**_LOG_PROPERTIES, **self._properties},
             )
         except DeltaError as failure:
             # Another flow may have made it meanwhile; then its columns are looked at.
@@ -211,5 +214,7 @@ class DeltaTable:
         replace_file(path, json.dumps(note).encode())
 
     def _refused(self, failure: Exception) -> LakeRefused:
+        if is_full_disk(failure):
+            return LakeRefused(full_disk_sentence(f"the table {self._root!r}"))
         reason = str(failure).splitlines()[0].rstrip(".") if str(failure) else "no reason given"
         return LakeRefused(f"The Delta table {self._root!r} can't be used: {reason}.")

@@ -63,8 +63,13 @@ def create_exclusively(path: Path, content: bytes) -> bool:
 def replace_file(path: Path, content: bytes) -> None:
     """Give a file new content, so that readers see the old or the new."""
     draft = path.parent / f".{uuid.uuid4().hex}.draft"
-    _write(draft, content)
-    draft.replace(path)
+    try:
+        _write(draft, content)
+        draft.replace(path)
+    except OSError:
+        # On a full disk every bit of room counts.
+        draft.unlink(missing_ok=True)
+        raise
     sync_path(path.parent)
 
 

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from penstock.pipelines.lakes.arrow_schemas import arrow_schema
 from penstock.pipelines.lakes.data_files import DataFileWriter
-from penstock.pipelines.lakes.lake_table import DataFile
+from penstock.pipelines.lakes.full_disk import full_disk_explained
+from penstock.pipelines.lakes.lake_table import DataFile, LakeRefused
 from penstock.pipelines.lakes.partition_folders import check_partition_columns, column_of
 from penstock.pipelines.lakes.receipts import from_json, to_json
 
@@ -63,6 +64,11 @@ class WritingTask:
     keeps_partition_columns: bool
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with full_disk_explained(f"the table {self.root!r}", LakeRefused):
+            receipts = [json.dumps(to_json(file)) for file in self._write(batches)]
+        yield pa.record_batch([pa.array(receipts, pa.string())], schema=_RECEIPT)
+
+    def _write(self, batches: Iterable[pa.RecordBatch]) -> list[DataFile]:
         with DataFileWriter(
             self.root,
             self.folder,
@@ -73,8 +79,7 @@ class WritingTask:
         ) as writer:
             for batch in batches:
                 writer.write(self._typed(batch))
-            receipts = [json.dumps(to_json(file)) for file in writer.close()]
-        yield pa.record_batch([pa.array(receipts, pa.string())], schema=_RECEIPT)
+            return writer.close()
 
     def _typed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """With the table's names and types: Spark's carry the session's time zone."""

@@ -4,6 +4,7 @@ pyiceberg leaves files to the operating system's cache, while SQLite syncs the p
 after a power failure the catalog would name metadata that is not there.
 """
 
+import contextlib
 import os
 from types import TracebackType
 from typing import Any, Self
@@ -18,10 +19,22 @@ DURABLE_FILES = f"{__name__}.DurableFileIO"
 class DurableFileIO(PyArrowFileIO):
     """pyiceberg makes one by its name, from a catalog's properties."""
 
+    def __init__(self, properties: Any) -> None:
+        super().__init__(properties)
+        self._made: list[str] = []
+
+    def remove_made(self) -> None:
+        """What a transaction that came to nothing has left; failing to is no harm."""
+        for path in self._made:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+        self._made.clear()
+
     def new_output(self, location: str) -> PyArrowFile:
         scheme, netloc, path = self.parse_location(location, self.properties)
         if scheme != "file":
             return super().new_output(location)
+        self._made.append(path)
         return _DurableFile(fs=self.fs_by_scheme(scheme, netloc), location=location, path=path)
 
 
@@ -47,7 +60,10 @@ class _SyncedStream:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        if error is None:
+            self.close()
+        else:
+            self._discard()
 
     def write(self, content: bytes) -> int:
         return self._file.write(content)
@@ -65,7 +81,19 @@ class _SyncedStream:
     def close(self) -> None:
         if self._file.closed:
             return
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
+        try:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+        except OSError:
+            self._discard()
+            raise
         sync_path(os.path.dirname(self._path))
+
+    def _discard(self) -> None:
+        """Nobody will ever name what could not be written to its end."""
+        with contextlib.suppress(OSError):
+            # What is still in the buffer is tried once more, and given up.
+            self._file.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self._path)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.pipelines.lakes.durable_files import remove_tree
+from penstock.pipelines.lakes.full_disk import is_full_disk
 from penstock.pipelines.lakes.iceberg_catalogs import CatalogPlace, catalog_place, open_catalog
 from penstock.pipelines.lakes.lake_table import DataFile, LakeRefused
 from penstock.pipelines.lakes.schema_fit import check_fit
@@ -152,11 +153,15 @@ class IcebergTable:
 
         try:
             self._transact(_without_retries(table), epoch, files, details)
-        except (CommitFailedException, OperationalError):
-            return False
-        except Exception:
+        except Exception as failure:
+            # SQLite has one kind of error for a file that is locked and for a disk that is full.
+            is_full = is_full_disk(failure)
+            if isinstance(failure, CommitFailedException | OperationalError) and not is_full:
+                return False
             if _has_added(self._loaded(), epoch, files):
                 return True
+            if is_full:
+                _remove_made(table)
             raise
         return True
 
@@ -239,6 +244,14 @@ class IcebergTable:
         if self._opened is not None:
             self._opened.close()
             self._opened = None
+
+
+def _remove_made(table: Any) -> None:
+    """Only our own way to write files knows which they were."""
+    from penstock.pipelines.lakes.iceberg_files import DurableFileIO
+
+    if isinstance(table.io, DurableFileIO):
+        table.io.remove_made()
 
 
 def _without_retries(table: Any) -> Any:

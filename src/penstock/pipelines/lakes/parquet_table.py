@@ -88,15 +88,11 @@ class ParquetTable:
     def commits(self, after: int = -1, until: int | None = None) -> Iterator[Commit]:
         """In (after, until], in their order."""
         last = self.version() if until is None else until
-        for entry in self._manifest.entries(after, last):
-            yield entry.commit
+        return self._manifest.commits(after, last)
 
     def paths(self, after: int = -1, until: int | None = None) -> list[str]:
-        return [
-            f"{self._root}/{file.path}"
-            for commit in self.commits(after, until)
-            for file in commit.files
-        ]
+        last = self.version() if until is None else until
+        return [f"{self._root}/{path}" for path in self._manifest.paths(after, last)]
 
     def drop(self) -> None:
         """From here on there is no such table; its data files are nobody's."""

@@ -6,8 +6,11 @@ traceback, or what follows the last error class in brackets.
 """
 
 import re
+import shutil
+from pathlib import Path
 
 from penstock.model.errors import Explained
+from penstock.pipelines.lakes.full_disk import full_disk_sentence, says_full_disk
 
 QUERY_DETAILS = "\n=== Streaming Query ==="
 TRACEBACK = "Traceback (most recent call last):"
@@ -23,6 +26,8 @@ MISSING_PYTHON = re.compile(r'Cannot run program "(?P<program>[^"]+)"')
 # Whose text says nothing that a user of the class would not know.
 OURS = ("penstock.", "pyspark.")
 SENTENCE_LENGTH_MAX = 1_000
+# A disk with less room than this is taken for the one that a failure speaks of.
+FULL_BYTES_MAX = 1024 * 1024
 
 
 def sentence_of(error: BaseException) -> str:
@@ -32,6 +37,23 @@ def sentence_of(error: BaseException) -> str:
     text = str(error).strip()
     found = worker_sentence(text) or innermost(text)
     return sentence(found or type(error).__name__)
+
+
+def sentence_of_query(error: BaseException, checkpoint: Path) -> str:
+    """The same for what ended a query, whose checkpoint Spark writes before and after a batch."""
+    found = sentence_of(error)
+    if isinstance(error, Explained) or not says_full_disk(found):
+        return found
+    if _free_bytes(checkpoint) < FULL_BYTES_MAX:
+        return full_disk_sentence(f"the checkpoint {checkpoint}")
+    return full_disk_sentence("Spark's own files (spark.local.dir) on the driver or a worker")
+
+
+def _free_bytes(path: Path) -> int:
+    """Of the disk that a folder is on, or would be."""
+    while not path.exists():
+        path = path.parent
+    return shutil.disk_usage(path).free
 
 
 def spark_is_gone() -> tuple[type[Exception], ...]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from penstock.pipelines.running.failures import sentence_of, spark_is_gone, spark_refusals
+from penstock.pipelines.running.failures import sentence_of_query, spark_is_gone, spark_refusals
 from penstock.pipelines.running.gate import StopGate
 from penstock.pipelines.running.progress import BatchProgress
 from penstock.pipelines.running.refusals import FlowFailed
@@ -114,7 +114,8 @@ class FlowsRun:
         try:
             start(ready, flow, pipeline=name, once=once, gate=self._gate)
         except spark_refusals() as refused:
-            raise FlowFailed(flow.name, sentence_of(refused)) from refused
+            sentence = sentence_of_query(refused, flow.folder.checkpoint)
+            raise FlowFailed(flow.name, sentence) from refused
 
     def _look_after(self, flow: RunningFlow) -> None:
         if flow.name in self._ended:

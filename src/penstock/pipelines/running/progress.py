@@ -5,7 +5,9 @@ later tools: rates, lag per partition, batch time, state, watermark, broken rule
 """
 
 import json
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -180,8 +182,18 @@ class ProgressLog:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         if self._path.exists() and self._path.stat().st_size > self._size_max:
             self._path.replace(self.before)
-        with self._path.open("a") as file:
-            file.write(to_line(progress) + "\n")
+        with self._path.open("a+b", buffering=0) as file:
+            end = file.seek(0, 2)
+            line = to_line(progress).encode() + b"\n"
+            if end and os.pread(file.fileno(), 1, end - 1) != b"\n":
+                # The machine went down within a line, which must not spoil this one.
+                line = b"\n" + line
+            try:
+                while line:
+                    line = line[file.write(line) :]
+            except OSError:
+                file.truncate(end)
+                raise
 
     def last(self, count: int = 1) -> list[BatchProgress]:
         """The latest ones, oldest first."""
@@ -206,8 +218,13 @@ def _tail(path: Path, count: int) -> list[BatchProgress]:
     if size > TAIL_SIZE:
         lines = lines[1:]
     # What is being written, or was when the machine went down, is no whole line.
-    whole = [line for line in lines[:-1] if line.startswith(b"{") and line.endswith(b"}")]
-    return [from_line(line.decode()) for line in whole[len(whole) - min(count, len(whole)) :]]
+    found: list[BatchProgress] = []
+    for line in reversed(lines[:-1]):
+        if len(found) == count:
+            break
+        with suppress(ValueError, KeyError, TypeError):
+            found.append(from_line(line.decode()))
+    return found[::-1]
 
 
 def _positions(sources: Any) -> tuple[Offsets, Offsets]:

@@ -10,9 +10,14 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
+from penstock.pipelines.lakes.full_disk import is_full_disk
 from penstock.pipelines.running.refusals import RunRefused
 from penstock.pipelines.running.storage import Storage, read_json, write_json
 from penstock.pipelines.specification.model import Pipeline
+
+# Whoever looks whether a run lives holds the lock for a moment, which must not look like a run.
+LOCK_TIMEOUT_S = 1.0
+LOCK_POLL_S = 0.02
 
 
 class RunState(StrEnum):
@@ -69,7 +74,7 @@ class RunBook:
     def state(self, state: RunState) -> None:
         if state is not self.run.state:
             self.run = replace(self.run, state=state)
-            self._write()
+            self._note()
 
     def ended(self, error: str | None = None, failed_flow: str | None = None) -> None:
         self.run = replace(
@@ -79,7 +84,15 @@ class RunBook:
             failed_flow=failed_flow,
             ended_ms=now_ms(),
         )
-        self._write()
+        self._note()
+
+    def _note(self) -> None:
+        """A full disk is told of by whatever failed because of it, which must not be covered up."""
+        try:
+            self._write()
+        except OSError as failure:
+            if not is_full_disk(failure):
+                raise
 
     def _write(self) -> None:
         write_json(self._storage.run, asdict(self.run))
@@ -121,8 +134,11 @@ def sole_run(storage: Storage) -> Iterator[None]:
     """
     storage.path.mkdir(parents=True, exist_ok=True)
     with storage.lock.open("ab") as file:
-        if not _try_lock(file.fileno()):
-            raise RunRefused(_who_runs(storage))
+        deadline = time.monotonic() + LOCK_TIMEOUT_S
+        while not _try_lock(file.fileno()):
+            if time.monotonic() > deadline:
+                raise RunRefused(_who_runs(storage))
+            time.sleep(LOCK_POLL_S)
         yield
 
 

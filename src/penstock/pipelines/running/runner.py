@@ -2,11 +2,12 @@
 
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.pipelines.lakes.full_disk import full_disk_explained
 from penstock.pipelines.running.extras import require_spark
 from penstock.pipelines.running.failures import sentence_of, spark_is_gone
 from penstock.pipelines.running.flows_run import FlowsRun, FlowSummary
@@ -51,7 +52,7 @@ def run_pipeline(
     """
     require_spark()
     storage = Storage(Path(pipeline.storage))
-    with sole_run(storage):
+    with _full_disk_explained(storage), sole_run(storage):
         pipeline_id = claim(storage, pipeline.name)
         storage.stop.unlink(missing_ok=True)
         book = RunBook(storage, new_run(pipeline, once=once))
@@ -64,7 +65,8 @@ def run_pipeline(
             watcher=watcher or Nobody(),
         )
         try:
-            summary = one_run.go(master, settings or {}, spark)
+            with _full_disk_explained(storage):
+                summary = one_run.go(master, settings or {}, spark)
         except FlowFailed as failed:
             book.ended(str(failed), failed_flow=failed.flow)
             raise
@@ -73,6 +75,10 @@ def run_pipeline(
             raise
         book.ended()
         return summary
+
+
+def _full_disk_explained(storage: Storage) -> AbstractContextManager[None]:
+    return full_disk_explained(f"the storage {storage.path}", RunRefused, OSError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

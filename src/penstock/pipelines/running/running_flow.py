@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.pipelines.running.checkpoint_folder import query_id
-from penstock.pipelines.running.failures import sentence_of, spark_refusals
+from penstock.pipelines.running.failures import sentence_of_query, spark_refusals
 from penstock.pipelines.running.gate import StopGate
 from penstock.pipelines.running.progress import (
     BatchProgress,
@@ -99,7 +99,7 @@ class RunningFlow:
         error = self._query.exception()
         if error is None or is_stop(self._raised):
             return None
-        return sentence_of(self._raised or error)
+        return sentence_of_query(self._raised or error, self.folder.checkpoint)
 
     def stop_between_batches(self) -> None:
         """Ends the query unless a batch is under way; asked again and again after a request."""

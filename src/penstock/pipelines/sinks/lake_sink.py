@@ -2,13 +2,15 @@
 
 import os
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.pipelines.lakes.arrow_schemas import arrow_schema
 from penstock.pipelines.lakes.durable_files import remove_tree
 from penstock.pipelines.lakes.executor_writing import write_frame
+from penstock.pipelines.lakes.full_disk import full_disk_explained, is_own_disk_full
 from penstock.pipelines.lakes.lake_table import DataFile, LakeRefused, LakeTable
 from penstock.pipelines.lakes.partition_folders import check_partition_columns
 from penstock.pipelines.sinks.sink import Epoch, SinkRefused, Written
@@ -45,15 +47,12 @@ class LakeWriter:
         self._steps = steps
 
     def prepare(self, schema: "StructType") -> None:
-        try:
+        with self._explained():
             self._check(schema)
-        except LakeRefused as refused:
-            raise SinkRefused(str(refused)) from refused
 
     def write(self, frame: "DataFrame", epoch: Epoch) -> Written:
         try:
-            last = self._table.last_batch(epoch.query)
-            if last is None or last < epoch.batch:
+            if not self._holds(epoch):
                 return self._write(frame, epoch)
             self._remove_failed_attempts(epoch)
             return Written(rows=0, was_there=True)
@@ -72,21 +71,37 @@ class LakeWriter:
         check_partition_columns(arrow, self._partition_by, self._table.root)
         self._table.check(arrow, self._partition_by)
 
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """What the driver does to the table; tasks name a full disk themselves."""
+        try:
+            with full_disk_explained(f"the table {self._table.root!r}", LakeRefused):
+                yield
+        except LakeRefused as refused:
+            raise SinkRefused(str(refused)) from refused
+
+    def _holds(self, epoch: Epoch) -> bool:
+        last = self._table.last_batch(epoch.query)
+        return last is not None and last >= epoch.batch
+
     def _write(self, frame: "DataFrame", epoch: Epoch) -> Written:
         # A table that changed since the start is found out before rows are written, not after.
         self._check(frame.schema)
-        attempt = f"{epoch.batch}-{uuid.uuid4().hex[:12]}"
-        files, schema = write_frame(
-            frame,
-            self._table.root,
-            f"{DATA}/{epoch.query}/{attempt}",
-            self._partition_by,
-            keeps_partition_columns=self._keeps_partition_columns,
-        )
+        folder = f"{DATA}/{epoch.query}/{epoch.batch}-{uuid.uuid4().hex[:12]}"
+        with self._given_up(epoch, folder, is_commit=False):
+            files, schema = write_frame(
+                frame,
+                self._table.root,
+                folder,
+                self._partition_by,
+                keeps_partition_columns=self._keeps_partition_columns,
+            )
         self._check_presence(files)
         self._steps("written")
         if files:
-            if not self._table.commit(epoch, files, schema, self._partition_by, {}):
+            with self._explained(), self._given_up(epoch, folder, is_commit=True):
+                is_ours = self._table.commit(epoch, files, schema, self._partition_by, {})
+            if not is_ours:
                 # Another process with this query's checkpoint was faster.
                 self._remove_failed_attempts(epoch)
                 return Written(rows=0, was_there=True)
@@ -97,6 +112,21 @@ class LakeWriter:
             files=len(files),
             size=sum(file.size for file in files),
         )
+
+    @contextmanager
+    def _given_up(self, epoch: Epoch, folder: str, *, is_commit: bool) -> Iterator[None]:
+        """Leave nothing on a disk that may be full of it, unless it became part of the table.
+
+        A catalog elsewhere may still take a commit of which we heard nothing more; only where our
+        own disk was full it is certain that it does not.
+        """
+        try:
+            yield
+        except Exception as failure:
+            with suppress(Exception):
+                if not is_commit or (is_own_disk_full(failure) and not self._holds(epoch)):
+                    remove_tree(Path(self._table.root) / folder)
+            raise
 
     def _check_presence(self, files: Sequence[DataFile]) -> None:
         """A folder that only the executors' machines have would give a table without files."""

@@ -1,7 +1,9 @@
 """A pipeline's folder: whose it is, who runs in it, what a reset leaves."""
 
+import fcntl
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,7 @@ from tests.unit.pipelines.running.rig import (
 
 HOLD = """
 import sys
+import threading
 from pathlib import Path
 from penstock.pipelines.running.run_record import RunBook, RunState, new_run, sole_run
 from penstock.pipelines.running.storage import Storage
@@ -137,3 +140,15 @@ def test_flows_are_chosen_by_name(iot: Pipeline) -> None:
     assert tables_of(iot, ["raw", "show"]) == ["parquet /lake/raw"]
     with pytest.raises(RunRefused, match=r"no flow rav; did you mean raw\?"):
         chosen_flows(iot, ("rav",))
+
+
+def test_a_look_at_the_lock_is_no_run(tmp_path: Path) -> None:
+    storage = Storage(tmp_path)
+    with sole_run(storage):
+        pass
+    with storage.lock.open("rb") as looking:
+        fcntl.flock(looking, fcntl.LOCK_EX)
+        end_of_look = threading.Timer(0.1, fcntl.flock, (looking, fcntl.LOCK_UN))
+        end_of_look.start()
+        with sole_run(storage):
+            end_of_look.join()
