@@ -25,7 +25,7 @@ def run(mode: Mode, folder: Path) -> Iterator[Figure]:
         yield figure("created", time.perf_counter() - started, "s")
         cluster.wait_until_healthy(TOPIC, timeout_s=HEALTHY_TIMEOUT_S)
         yield figure("all replicas in sync", time.perf_counter() - started, "s")
-        time.sleep(SETTLE_S)
+        mode.settle(SETTLE_S)
         used = idle_percent(cluster, mode.idle_seconds)
         yield figure("idle CPU of the busiest node", max(used), "% of a core", at_most=5.0)
         yield figure("idle CPU of the least busy node", min(used), "% of a core")

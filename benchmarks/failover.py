@@ -88,7 +88,7 @@ def run(mode: Mode, folder: Path) -> Iterator[Figure]:
         cluster.create_topic(TOPIC, partitions=1)
         client = Client(cluster.bootstrap)
         try:
-            gaps = [kill_leader(cluster, client) for _ in range(mode.kills)]
+            gaps = [kill_leader(cluster, client, mode) for _ in range(mode.kills)]
         finally:
             client.stop()
     yield figure("kills", len(gaps), "")
@@ -97,7 +97,7 @@ def run(mode: Mode, folder: Path) -> Iterator[Figure]:
     yield figure("the same, worst", max(gaps), "s")
 
 
-def kill_leader(cluster: Cluster, client: Client) -> float:
+def kill_leader(cluster: Cluster, client: Client, mode: Mode) -> float:
     cluster.wait_until_healthy(TOPIC)
     client.first_after(time.perf_counter())
     leader = cluster.leader(TOPIC)
@@ -107,7 +107,7 @@ def kill_leader(cluster: Cluster, client: Client) -> float:
     gap = client.first_after(killed) - killed
     assert not client.errors, client.errors[:3]
     leader.start()
-    time.sleep(max(0.0, killed + CALM_S - time.perf_counter()))
+    mode.settle(max(0.0, killed + CALM_S - time.perf_counter()))
     return gap
 
 

@@ -25,7 +25,7 @@ def run(mode: Mode, folder: Path) -> Iterator[Figure]:
             TOPIC
         ].result()
         yield figure("created", time.perf_counter() - started, "s", at_most=5.0)
-        time.sleep(SETTLE_S)
+        mode.settle(SETTLE_S)
         before = cpu_seconds(broker.pid)
         time.sleep(mode.idle_seconds)
         used = cpu_seconds(broker.pid) - before

@@ -1,5 +1,6 @@
 """How large the workloads are: `full` measures, `quick` only shows that they still run."""
 
+import time
 from dataclasses import dataclass
 
 MIB = 1 << 20
@@ -7,6 +8,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mode:
+    is_judged: bool
     messages_of_100_bytes: int
     messages_of_1_kilobyte: int
     rounds: int
@@ -34,9 +36,15 @@ class Mode:
     pipeline_rounds: int
     pipeline_warm_up_rounds: int
 
+    def settle(self, seconds: float) -> None:
+        """Let what came before die down, which matters only to figures that are judged."""
+        if self.is_judged:
+            time.sleep(seconds)
+
 
 MODES = {
     "full": Mode(
+        is_judged=True,
         messages_of_100_bytes=2_000_000,
         messages_of_1_kilobyte=500_000,
         rounds=5,
@@ -65,22 +73,23 @@ MODES = {
         pipeline_warm_up_rounds=1,
     ),
     "quick": Mode(
-        messages_of_100_bytes=50_000,
-        messages_of_1_kilobyte=10_000,
+        is_judged=False,
+        messages_of_100_bytes=10_000,
+        messages_of_1_kilobyte=2_000,
         rounds=1,
         starts=2,
-        partitions=100,
+        partitions=30,
         idle_seconds=1,
-        small_requests=2_000,
-        recovery_bytes=16 * MIB,
+        small_requests=500,
+        recovery_bytes=4 * MIB,
         kills=2,
         spark_processes_shared=True,
         spark_rounds=1,
         spark_warm_up_rounds=0,
-        spark_records_of_100_bytes=20_000,
-        spark_records_of_1_kilobyte=5_000,
-        spark_writes_of_100_bytes=10_000,
-        spark_writes_of_1_kilobyte=2_000,
+        spark_records_of_100_bytes=5_000,
+        spark_records_of_1_kilobyte=1_000,
+        spark_writes_of_100_bytes=2_000,
+        spark_writes_of_1_kilobyte=500,
         spark_triggers_warm=1,
         spark_triggers=3,
         spark_records_for_memory=100_000,

@@ -1,7 +1,6 @@
 """From the birth of the process to the first answer, and what an idle broker holds in memory."""
 
 import compileall
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,7 +24,7 @@ def run(mode: Mode, folder: Path) -> Iterator[Figure]:
         try:
             ready_ms.append(broker.ready_ms)
             cpu_ms.append(1000 * cpu_seconds(broker.pid))
-            time.sleep(SETTLE_S)
+            mode.settle(SETTLE_S)
             resident.append(rss_megabytes(broker.pid))
         finally:
             broker.kill()

@@ -1,9 +1,14 @@
-"""Rules for every test: soaks only when asked for, and no silent skips in CI."""
+"""Rules for every test: soaks only when asked for, long ones first, no silent skips in CI."""
 
 import os
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
+
+UNIT = Path(__file__).resolve().parent / "unit"
+# Each of these groups keeps one worker busy for minutes.
+LONG_GROUPS = ("spark-pipelines", "spark-processes", "spark", "spark-server", "cluster")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -15,11 +20,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items.sort(key=rank)
     if config.getoption("--soak"):
         return
     soaks = [item for item in items if item.get_closest_marker("soak")]
     config.hook.pytest_deselected(items=soaks)
     items[:] = [item for item in items if item not in soaks]
+
+
+def rank(item: pytest.Item) -> int:
+    """What begins late must be short, or the other workers are idle while one works on."""
+    mark = item.get_closest_marker("xdist_group")
+    if mark is not None and mark.args[0] in LONG_GROUPS:
+        return LONG_GROUPS.index(mark.args[0])
+    return len(LONG_GROUPS) + (UNIT in item.path.parents)
 
 
 @pytest.hookimpl(wrapper=True)

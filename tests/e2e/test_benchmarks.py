@@ -16,6 +16,7 @@ from benchmarks.placement import children_on, choose_placement
 from benchmarks.probe import cpu_seconds
 
 from tests.documents import ROOT
+from tests.spark.class_archive import JVM_FLAGS
 
 Bounds = dict[tuple[str, str], float]
 
@@ -82,7 +83,12 @@ def check_promises(
     """Runs the workloads; what they note."""
     command = [sys.executable, "-m", "benchmarks", "--mode", "quick", "--results", str(folder)]
     outcome = subprocess.run(
-        [*command, *names], cwd=ROOT, capture_output=True, text=True, timeout=470
+        [*command, *names],
+        cwd=ROOT,
+        env=os.environ | {"SPARK_SUBMIT_OPTS": JVM_FLAGS},
+        capture_output=True,
+        text=True,
+        timeout=470,
     )
     assert outcome.returncode == 0, outcome.stderr
     (report,) = folder.glob("*.json")

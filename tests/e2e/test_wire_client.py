@@ -29,6 +29,9 @@ from tests.e2e.conftest import MakeBroker, MakeTopic, create_topic
 from tests.e2e.processes import Broker
 
 RECORDS_PER_BATCH = 10
+# Several are under way in each partition whenever a node dies; more would only keep it busy.
+BATCHES_PER_BURST = 5
+BURST_EVERY_S = 0.03
 
 
 def place(topic: str, partition: int = 0) -> TopicPartition:
@@ -299,11 +302,12 @@ class Load:
         with WireCluster(self._settings) as client, client.producer() as producer:
             number = 0
             while not self._stop.is_set():
-                for one in self.places:
-                    producer.send(one, numbered(number), RECORDS_PER_BATCH)
-                number += 1
+                for _ in range(BATCHES_PER_BURST):
+                    for one in self.places:
+                        producer.send(one, numbered(number), RECORDS_PER_BATCH)
+                    number += 1
                 self.acknowledged = producer.acknowledged
-                self._stop.wait(0.002)
+                self._stop.wait(BURST_EVERY_S)
             producer.flush()
             # The last one tells the readers where to stop.
             for one in self.places:

@@ -1,4 +1,4 @@
-"""Fixtures: one plain Spark session and one broker for all tests of the data source."""
+"""Fixtures: a plain Spark session and a broker for all tests of a worker."""
 
 import os
 import sys
@@ -15,12 +15,14 @@ from pyspark.sql import SparkSession
 from penstock.spark.java import JavaNotFound, find_java
 from tests.e2e.conftest import broker, group, make_broker, make_topic
 from tests.e2e.processes import Broker
-from tests.spark import rig
-from tests.spark.rig_server import JVM_FLAGS, SparkServer
+from tests.spark import class_archive, rig
+from tests.spark.class_archive import COMPILER_FLAGS, JVM_FLAGS
+from tests.spark.rig_server import SparkServer
 
 __all__ = ["broker", "group", "make_broker", "make_topic"]
 
 HERE = Path(__file__).resolve().parent
+PIPELINES = HERE / "pipelines"
 # The first query of a session compiles for ten seconds, on cores that other tests use too.
 TEST_TIMEOUT_S = 300
 
@@ -30,13 +32,21 @@ Produce = Callable[..., None]
 # Before xdist looks at the marks, which it does at the same hook.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One worker runs all of these tests, because they share one JVM; a few bring their own."""
+    """One worker runs all tests that share a JVM; those that bring their own need not wait."""
     for item in items:
         if HERE in item.path.parents:
             if item.get_closest_marker("xdist_group") is None:
-                item.add_marker(pytest.mark.xdist_group("spark"))
+                item.add_marker(pytest.mark.xdist_group(group_of(item)))
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
+
+
+def group_of(item: pytest.Item) -> str:
+    """The tests of a group take turns; one group for all would take longer than all the others."""
+    assert isinstance(item, pytest.Function)
+    if "spark" in item.fixturenames:
+        return "spark-pipelines" if PIPELINES in item.path.parents else "spark"
+    return "spark-server" if "spark_server" in item.fixturenames else "spark-processes"
 
 
 @pytest.fixture(scope="session")
@@ -49,6 +59,8 @@ def java_home() -> Path:
     os.environ.setdefault("JAVA_HOME", str(found))
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["SPARK_SUBMIT_OPTS"] = JVM_FLAGS
+    os.environ["SPARK_LAUNCHER_OPTS"] = COMPILER_FLAGS
+    class_archive.prepare(found)
     return found
 
 

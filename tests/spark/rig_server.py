@@ -20,13 +20,13 @@ import pyspark
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
+from tests.spark.class_archive import JVM_FLAGS
+
 SPARK_HOME = Path(pyspark.__file__).resolve().parent
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 EXECUTOR_CLASS = "CoarseGrainedExecutorBackend"
 # Two executors of one core and 1024 MB each.
 TWO_EXECUTORS = "local-cluster[2,1,1024]"
-# On two shared cores the compiler that starts fastest wins: no query runs long enough for more.
-JVM_FLAGS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 30.0
 POLL_S = 0.1

@@ -6,6 +6,7 @@ kio never decodes mutated bytes here: a bad length aborts the process that it ru
 import dataclasses
 import datetime
 import importlib
+import importlib.util
 import io
 from typing import Any
 from uuid import UUID
@@ -21,16 +22,22 @@ from penstock.protocol.kafka.schema import schema_of
 EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 
 
+def is_known(message: type, version: int) -> bool:
+    """Whether kio has this version; told without loading its classes, which takes seconds."""
+    return importlib.util.find_spec(package_name(message, version)) is not None
+
+
 def kio_class(message: type, version: int) -> Any:
-    """kio's class of the same message and version; None where kio does not go that low."""
+    """kio's class of the same message and version."""
+    side = "request" if message.__name__.endswith("Request") else "response"
+    module = importlib.import_module(f"{package_name(message, version)}.{side}")
+    return getattr(module, message.__name__)
+
+
+def package_name(message: type, version: int) -> str:
     api_key = schema_of(message).api_key
     assert api_key is not None
-    side = "request" if message.__name__.endswith("Request") else "response"
-    try:
-        module = importlib.import_module(f"kio.schema.{api_key_map[api_key]}.v{version}.{side}")
-    except ModuleNotFoundError:
-        return None
-    return getattr(module, message.__name__)
+    return f"kio.schema.{api_key_map[api_key]}.v{version}"
 
 
 def to_kio(message: Any, kio_type: Any) -> Any:

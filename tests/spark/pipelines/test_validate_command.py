@@ -4,12 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from penstock.client.free_ports import free_ports
-
-# These bring Spark processes of their own, so they need not wait for the shared session.
-pytestmark = pytest.mark.xdist_group("spark-processes")
 
 SPECIFICATION = """\
 pipeline: iot
