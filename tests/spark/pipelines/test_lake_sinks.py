@@ -34,6 +34,7 @@ from tests.spark.pipelines.blocking_lakes import FLOWS, flow_name, rows_of_files
 SENSORS = ["a/b", "ü %20[*]", None, ".."]
 BATCHES = 3
 ROWS_PER_BATCH = 20
+BEGIN_S = 1_700_000_000
 KILL_TIMEOUT_S = 120.0
 
 
@@ -71,13 +72,15 @@ def given_row(number: int) -> dict[str, Any]:
 
 
 def write_rows(folder: Path) -> list[dict[str, Any]]:
-    """One file per micro-batch."""
+    """One file per micro-batch, in the order of their times, which is what Spark goes by."""
     (folder / "rows").mkdir()
     rows = [given_row(number) for number in range(BATCHES * ROWS_PER_BATCH)]
     for batch in range(BATCHES):
         part = rows[batch * ROWS_PER_BATCH : (batch + 1) * ROWS_PER_BATCH]
         lines = [json.dumps(row, default=datetime.isoformat) for row in part]
-        (folder / "rows" / f"{batch}.json").write_text("\n".join(lines))
+        file = folder / "rows" / f"{batch}.json"
+        file.write_text("\n".join(lines))
+        os.utime(file, (BEGIN_S + batch, BEGIN_S + batch))
     return rows
 
 
