@@ -289,7 +289,8 @@ def test_a_bug_in_a_handler_is_logged_and_answered(
 
     asyncio.run(scenario())
     assert "HEARTBEAT v4 failed, which is a bug" in caplog.text
-    assert "RuntimeError: our bug" in caplog.text
+    raised = [record.exc_info[1] for record in caplog.records if record.exc_info]
+    assert [repr(error) for error in raised] == ["RuntimeError('our bug')"] * 2
 
 
 def test_a_response_that_can_not_be_encoded_is_a_bug_too(caplog: pytest.LogCaptureFixture) -> None:
