@@ -459,12 +459,20 @@ class GroupMember(ABC):
             self._wait_to_be_refilled()
             return
         self._ticks += 1
+        if self._is_idle_alone():
+            return
         if self._node.tick():
             self._consensus.ticked()
         if self.is_leader:
             self._lead()
         elif self._eager_ticks > 0 or self._node.role is not Role.FOLLOWER:
             self._campaign_eagerly()
+
+    def _is_idle_alone(self) -> bool:
+        """A leader without peers keeps its office whatever the time is, so it is woken rarely: a
+        node may hold thousands of these."""
+        is_alone = self.is_leader and not self.has_peers
+        return is_alone and self._ticks % TICKS_PER_SAMPLE != 0 and not self._members.is_due
 
     def _lead(self) -> None:
         if self._ticks % TICKS_PER_SAMPLE == 0:

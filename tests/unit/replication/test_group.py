@@ -8,6 +8,7 @@ import pytest
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import Term
 from penstock.model.topic_config import TopicConfig
+from penstock.raft.node import RaftNode
 
 from .group_rig import group_of, log_bytes, until
 from .rig import batch, read_values, run
@@ -156,5 +157,24 @@ def test_more_copies_than_a_majority_delay_the_acknowledgement(tmp_path: Path) -
             group.network.heal()
             await appended.done
             assert group.replica(3).log_end_offset == 2
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(("nodes", "counted"), [((1,), 10), ((1, 2, 3), 100)])
+def test_a_leader_that_is_alone_is_rarely_woken(
+    nodes: tuple[int, ...], counted: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks: list[RaftNode] = []
+    monkeypatch.setattr(RaftNode, "tick", lambda node: ticks.append(node))
+
+    async def scenario() -> None:
+        async with group_of(tmp_path, *nodes) as group:
+            leader = await group.leader()
+            ticks.clear()
+            # In one turn, so that nobody else ticks meanwhile.
+            for _ in range(100):
+                leader.tick()
+            assert len(ticks) == counted
 
     run(scenario)
