@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -15,10 +16,12 @@ import pytest
 from penstock.client.free_ports import free_ports
 from penstock.testing import ProcessCluster
 from tests.e2e import processes
+from tests.e2e.cluster_nodes import free_port
 from tests.e2e.commands import Shell
 
 Make = Callable[..., ProcessCluster]
 WAIT_S = 60.0
+PORT_ATTEMPTS_MAX = 100
 
 
 def eventually(check: Callable[[], Any]) -> Any:
@@ -129,6 +132,14 @@ def test_draining_without_room_changes_nothing(penstock_cluster: Make) -> None:
     assert nodes(shell)[2]["state"] == "up"
 
 
+def is_free(port: int) -> bool:
+    try:
+        with socket.create_server(("127.0.0.1", port)):
+            return True
+    except OSError:
+        return False
+
+
 class LocalCluster:
     """`penstock up --nodes 3` as somebody starts it in a terminal."""
 
@@ -154,9 +165,14 @@ class LocalCluster:
         )
 
     def _ports(self) -> tuple[int, int]:
-        """Two with room above them; ports 100 and 200 higher are likely to be free as well."""
-        kafka, peer = free_ports(2)
-        return (kafka, peer) if abs(kafka - peer) % 100 else (kafka, peer + 1)
+        """Two of which those 100 and 200 higher, which the other nodes take, are free as well."""
+        for _ in range(PORT_ATTEMPTS_MAX):
+            # Not those that the system gives to clients: it may do so before the nodes have begun.
+            kafka, peer = free_port(), free_port()
+            taken = {port + step for port in (kafka, peer) for step in (0, 100, 200)}
+            if len(taken) == 6 and all(is_free(port) for port in taken):
+                return kafka, peer
+        raise AssertionError("no six free ports were found")
 
     def lines_until_ready(self) -> list[str]:
         assert self.process.stdout is not None
