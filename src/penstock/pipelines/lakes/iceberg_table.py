@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.pipelines.lakes.durable_files import remove_tree
-from penstock.pipelines.lakes.full_disk import is_full_disk
+from penstock.pipelines.lakes.full_disk import is_full_disk, is_own_disk_full
 from penstock.pipelines.lakes.iceberg_catalogs import CatalogPlace, catalog_place, open_catalog
 from penstock.pipelines.lakes.lake_table import DataFile, LakeRefused
 from penstock.pipelines.lakes.schema_fit import check_fit
@@ -160,7 +160,8 @@ class IcebergTable:
                 return False
             if _has_added(self._loaded(), epoch, files):
                 return True
-            if is_full:
+            if is_own_disk_full(failure):
+                # A catalog elsewhere that speaks of its own disk might still take the commit.
                 _remove_made(table)
             raise
         return True
