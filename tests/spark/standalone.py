@@ -134,7 +134,8 @@ class StandaloneCluster:
             assert daemon.is_running, f"{daemon.name} ended: {daemon.log()[-LOG_TAIL:]}"
         try:
             return int(self.state()["aliveworkers"]) == self._workers_wanted
-        except OSError:
+        except (OSError, json.JSONDecodeError):
+            # A master listens before it has all its pages; until then "/" answers for "/json".
             return False
 
     def __enter__(self) -> Self:
