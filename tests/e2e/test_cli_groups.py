@@ -4,6 +4,7 @@ import signal
 
 import pytest
 
+from penstock.client import Consumer, Producer
 from penstock.testing import Broker
 from tests.e2e.commands import Shell, fresh
 
@@ -14,26 +15,34 @@ def shell(penstock_session_broker: Broker) -> Shell:
 
 
 @pytest.fixture
-def topic(penstock_session_broker: Broker, shell: Shell) -> str:
+def topic(penstock_session_broker: Broker) -> str:
     """Two partitions with ten records each at known times, too old for retention to keep them."""
     name = penstock_session_broker.create_topic(
         fresh("readings"), partitions=2, settings={"retention.ms": "-1"}
     )
-    for partition in range(2):
-        lines = [
-            f'{{"value": "{n}", "timestamp": {1_700_000_000_000 + n * 1000}}}' for n in range(10)
-        ]
-        shell.run(
-            "produce", name, "-i", "json", "-p", str(partition), stdin="\n".join(lines) + "\n"
-        )
+    with Producer(penstock_session_broker.bootstrap) as producer:
+        for partition in range(2):
+            for number in range(10):
+                producer.send(
+                    name,
+                    str(number).encode(),
+                    partition=partition,
+                    timestamp_ms=1_700_000_000_000 + number * 1000,
+                )
     return name
 
 
 @pytest.fixture
-def group(shell: Shell, topic: str) -> str:
+def group(penstock_session_broker: Broker, topic: str) -> str:
     """A group that has read everything and left."""
     name = fresh("controllers")
-    assert len(shell.run("consume", topic, "-g", name).splitlines()) == 20
+    with Consumer(penstock_session_broker.bootstrap, group=name) as consumer:
+        consumer.subscribe([topic])
+        read = 0
+        while read < 20:
+            records = consumer.poll(10)
+            consumer.done(records)
+            read += len(records)
     return name
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.client import Producer
 from penstock.testing import ProcessBroker
 from tests.e2e import processes
 from tests.e2e.commands import Shell
@@ -15,10 +16,10 @@ NOWHERE = Shell("127.0.0.1:1")
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     """Of a node that stores ten batches of one record each."""
-    with ProcessBroker(tmp_path / "data") as broker:
-        shell = Shell.at(broker)
+    with ProcessBroker(tmp_path / "data") as broker, Producer(broker.bootstrap) as producer:
         for number in range(10):
-            shell.run("produce", "t", stdin=f"reading {number}\n")
+            producer.send("t", f"reading {number}".encode())
+            producer.flush()
     return tmp_path / "data"
 
 
