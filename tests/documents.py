@@ -10,6 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^ *```$", re.M | re.S)
 SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.M)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,11 @@ class Document:
 
     def links(self) -> list[str]:
         return LINK.findall(FENCE.sub("", self.text))
+
+    def anchors(self) -> set[str]:
+        """What a link may name behind `#`: the headings as hosts of repositories spell them."""
+        headings = HEADING.findall(FENCE.sub("", self.text))
+        return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
     def commands(self) -> Iterator[str]:
         """Every line or span that calls one of our programs, without its output or its pipe."""

@@ -31,8 +31,11 @@ def ids(document: Document) -> str:
 def test_links_lead_somewhere(document: Document) -> None:
     broken = []
     for link in document.links():
-        target = link.split("#")[0]
-        if target and "://" not in target and not (document.path.parent / target).exists():
+        name, _, anchor = link.partition("#")
+        if "://" in name:
+            continue
+        target = (document.path.parent / name).resolve() if name else document.path
+        if not target.exists() or (anchor and anchor not in Document(target).anchors()):
             broken.append(link)
     assert broken == []
 
