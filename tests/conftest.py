@@ -1,14 +1,26 @@
-"""Rules for every test: soaks only when asked for, long ones first, no silent skips in CI."""
+"""Rules for every test: soaks only when asked for, long ones first, no silent skips in CI.
+
+Nothing fails because the machine is slow: Hypothesis does not judge how long its examples take.
+"""
 
 import os
 from collections.abc import Generator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 UNIT = Path(__file__).resolve().parent / "unit"
 # Each of these groups keeps one worker busy for minutes.
 LONG_GROUPS = ("spark-pipelines", "spark-processes", "spark", "spark-server", "cluster")
+
+hypothesis.settings.register_profile(
+    "patient",
+    parent=hypothesis.settings(),
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("patient")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
