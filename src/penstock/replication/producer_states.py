@@ -10,8 +10,11 @@ log's checkpoint. The rules are Kafka's (KIP-98, KIP-360):
 - the same epoch goes on where it left off, and wraps from 2^31 - 1 to 0;
 - a producer that the partition does not know may start anywhere: its past may have expired.
 
-One thing is kept beside the log's prefix: when the first batch of an unknown producer could not be
-taken, the batches that it sent right behind must not be taken either, or they would overtake it.
+One thing is kept beside the log's prefix: a batch with which nothing is wrong, but which could not
+be taken just then, is awaited. What its producer sent right behind it is refused for the same
+reason. If the producer is unknown that would otherwise overtake it; and if it is known, the answer
+that the sequence is out of order would say that something is lost. Upon that librdkafka goes on
+with a new epoch, in which nobody can tell what it sends again from what it sends first.
 """
 
 import struct
@@ -25,6 +28,8 @@ BATCHES_KEPT = 5
 # The least recently seen producer is forgotten beyond this: it bounds the memory of a partition.
 PRODUCERS_MAX = 100_000
 SEQUENCE_MAX = 2**31 - 1
+# By then a client has given up on a batch (Kafka's delivery.timeout.ms): it won't come again.
+AWAITED_MS = 120_000
 
 _VERSION = 1
 _SNAPSHOT_HEAD = struct.Struct(">BI")
@@ -50,6 +55,15 @@ class Producer(NamedTuple):
     batches: tuple[ProducerBatch, ...]
 
 
+class Awaited(NamedTuple):
+    """The batch that a producer must come back with first, and why it was refused."""
+
+    epoch: int
+    sequence: int
+    reason: Reason
+    since_ms: int
+
+
 class ProducerStates:
     """All producers of one partition, least recently seen first."""
 
@@ -57,8 +71,7 @@ class ProducerStates:
 
     def __init__(self) -> None:
         self._producers: dict[int, Producer] = {}
-        # Unknown producers that must come back with a batch first: its epoch, sequence and time.
-        self._awaited: dict[int, tuple[int, int, int]] = {}
+        self._awaited: dict[int, Awaited] = {}
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -66,29 +79,29 @@ class ProducerStates:
     def active(self) -> Iterator[tuple[int, Producer]]:
         return iter(self._producers.items())
 
-    def check(self, header: BatchHeader) -> ProducerBatch | None:
+    def check(self, header: BatchHeader, now_ms: int) -> ProducerBatch | None:
         """The batch that this one repeats, or None when it may be appended; refuses the rest."""
         producer = self._producers.get(header.producer_id)
         if producer is None:
             if self._awaited:
-                self._check_awaited(header)
+                self._check_awaited(header, now_ms)
             return None
         epoch, _, batches = producer
         base_sequence = header.base_sequence
         if header.producer_epoch == epoch:
-            last_sequence = batches[-1].last_sequence
-            if base_sequence == (last_sequence + 1) & SEQUENCE_MAX:
+            next_sequence = (batches[-1].last_sequence + 1) & SEQUENCE_MAX
+            if base_sequence == next_sequence:
                 return None
             for batch in batches:
                 if batch.base_sequence == base_sequence and (
                     batch.last_sequence == header.last_sequence
                 ):
                     return batch
-            raise _out_of_order(header, last_sequence)
-        self._check_other_epoch(header, epoch)
+            raise self._out_of_order(header, next_sequence, now_ms)
+        self._check_other_epoch(header, epoch, now_ms)
         return None
 
-    def _check_other_epoch(self, header: BatchHeader, epoch: int) -> None:
+    def _check_other_epoch(self, header: BatchHeader, epoch: int, now_ms: int) -> None:
         if header.producer_epoch < epoch:
             raise Refused(
                 Reason.INVALID_PRODUCER_EPOCH,
@@ -96,27 +109,55 @@ class ProducerStates:
                 f" but {epoch} was seen already",
             )
         if header.base_sequence != 0:
-            raise Refused(
-                Reason.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"producer {header.producer_id} starts its epoch {header.producer_epoch}"
-                f" at sequence {header.base_sequence} instead of 0",
-            )
+            raise self._out_of_order(header, 0, now_ms)
 
-    def _check_awaited(self, header: BatchHeader) -> None:
+    def _check_awaited(self, header: BatchHeader, now_ms: int) -> None:
         awaited = self._awaited.get(header.producer_id)
         if awaited is None:
             return
-        epoch, sequence, _ = awaited
-        if header.producer_epoch == epoch and header.base_sequence != sequence:
-            raise _out_of_order(header, sequence - 1)
+        if header.producer_epoch == awaited.epoch and header.base_sequence != awaited.sequence:
+            raise self._out_of_order(header, awaited.sequence, now_ms)
 
-    def await_again(self, header: BatchHeader, now_ms: int) -> None:
+    def _out_of_order(self, header: BatchHeader, next_sequence: int, now_ms: int) -> Refused:
+        said = (
+            f"producer {header.producer_id} sent sequence {header.base_sequence} of epoch"
+            f" {header.producer_epoch} instead of {next_sequence}"
+        )
+        awaited = self._awaited.get(header.producer_id)
+        if (
+            awaited is not None
+            and (awaited.epoch, awaited.sequence) == (header.producer_epoch, next_sequence)
+            and now_ms - awaited.since_ms < AWAITED_MS
+        ):
+            return Refused(awaited.reason, f"{said}, which was refused for now")
+        return Refused(Reason.OUT_OF_ORDER_SEQUENCE_NUMBER, said)
+
+    def await_again(self, header: BatchHeader, reason: Reason, now_ms: int) -> None:
         """The batch was refused though nothing is wrong with it; it must come before later ones."""
-        if header.producer_id not in self._producers and header.producer_id not in self._awaited:
-            self._await(header.producer_id, header.producer_epoch, header.base_sequence, now_ms)
+        producer_id, epoch, sequence = (
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+        )
+        producer = self._producers.get(producer_id)
+        if producer is not None and producer.epoch == epoch:
+            last_sequence = producer.batches[-1].last_sequence
+            if not _is_before(last_sequence, sequence):
+                # It was taken already, and sent again because the answer was lost.
+                return
+        awaited = self._awaited.get(producer_id)
+        if (
+            awaited is None
+            or awaited.epoch != epoch
+            or not _is_before(awaited.sequence, sequence)
+            or now_ms - awaited.since_ms >= AWAITED_MS
+        ):
+            self._await(producer_id, Awaited(epoch, sequence, reason, now_ms))
 
-    def _await(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> None:
-        self._awaited[producer_id] = (epoch, sequence, now_ms)
+    def _await(self, producer_id: int, awaited: Awaited) -> None:
+        # Taken out and put back, so that the oldest is the first to be forgotten.
+        self._awaited.pop(producer_id, None)
+        self._awaited[producer_id] = awaited
         if len(self._awaited) > PRODUCERS_MAX:
             del self._awaited[next(iter(self._awaited))]
 
@@ -147,13 +188,15 @@ class ProducerStates:
 
     def take_back(self, producer_id: int, before: Producer | None) -> None:
         """Undoes one `record`; several are undone newest first."""
+        taken_back = self._producers.pop(producer_id, None)
         if before is not None:
             self._producers[producer_id] = before
-            return
-        taken_back = self._producers.pop(producer_id, None)
         if taken_back is not None:
-            sequence = taken_back.batches[0].base_sequence
-            self._await(producer_id, taken_back.epoch, sequence, taken_back.seen_ms)
+            # Another leader's log lacks it, and who sent it was told that this one's office ended.
+            sequence = taken_back.batches[-1].base_sequence
+            reason = Reason.NOT_LEADER_OR_FOLLOWER
+            awaited = Awaited(taken_back.epoch, sequence, reason, taken_back.seen_ms)
+            self._await(producer_id, awaited)
 
     def expire(self, now_ms: int, expiry_ms: int) -> None:
         """Forgets producers that were not seen for `expiry_ms`; costs only what it removes."""
@@ -167,7 +210,7 @@ class ProducerStates:
         self._awaited = {
             producer_id: awaited
             for producer_id, awaited in self._awaited.items()
-            if now_ms - awaited[2] < expiry_ms
+            if now_ms - awaited.since_ms < expiry_ms
         }
 
     def snapshot(self, instead: Mapping[int, Producer | None] | None = None) -> bytes:
@@ -192,6 +235,7 @@ class ProducerStates:
     def restore(self, data: bytes) -> None:
         """Takes over a snapshot; no bytes at all are the state of an empty log."""
         self._producers.clear()
+        self._awaited.clear()
         if not data:
             return
         version, count = _SNAPSHOT_HEAD.unpack_from(data)
@@ -216,8 +260,6 @@ def _encode(producers: Mapping[int, Producer]) -> bytes:
     return b"".join(parts)
 
 
-def _out_of_order(header: BatchHeader, last_sequence: int) -> Refused:
-    return Refused(
-        Reason.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        f"producer {header.producer_id} sent sequence {header.base_sequence} after {last_sequence}",
-    )
+def _is_before(sequence: int, other: int) -> bool:
+    """Whether it comes earlier, in numbers that begin anew after the largest one."""
+    return 0 < (other - sequence) & SEQUENCE_MAX < SEQUENCE_MAX // 2

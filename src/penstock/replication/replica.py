@@ -123,7 +123,10 @@ class Replica(GroupMember):
 
     def append(self, batches: Batch, *, many: bool = False, acks_all: bool = True) -> Appended:
         """Takes one batch of a producer, or several where an old client's messages became such."""
-        self._check_appendable(acks_all)
+        try:
+            self._check_appendable(acks_all)
+        except Refused as refused:
+            raise self._for_now_bytes(refused, batches) from None
         try:
             header = check_batch(batches)
         except CorruptBatch as bad:
@@ -133,7 +136,7 @@ class Replica(GroupMember):
         now_ms = self._parts.clock.now_ms()
         batch = self._admit(batches, header, now_ms)
         if header.producer_id >= 0:
-            duplicate = self._states.check(header)
+            duplicate = self._states.check(header, now_ms)
             if duplicate is not None:
                 return self._answer_duplicate(duplicate)
         base_offset = self.log_end_offset
@@ -181,10 +184,20 @@ class Replica(GroupMember):
         return batch
 
     def _throttled(self, header: BatchHeader, now_ms: int) -> Refused:
-        if header.producer_id >= 0:
-            self._states.await_again(header, now_ms)
         detail = f"{self._parts.pressure.total} bytes are not safe yet"
-        return Refused(Reason.THROTTLED, detail)
+        return self._for_now(Refused(Reason.THROTTLED, detail), header, now_ms)
+
+    def _for_now(self, refused: Refused, header: BatchHeader, now_ms: int) -> Refused:
+        """Nothing is wrong with the batch, so it will come again, and before those behind it."""
+        if header.producer_id >= 0:
+            self._states.await_again(header, refused.reason, now_ms)
+        return refused
+
+    def _for_now_bytes(self, refused: Refused, batch: Batch) -> Refused:
+        try:
+            return self._for_now(refused, parse_header(batch), self._parts.clock.now_ms())
+        except CorruptBatch:
+            return refused
 
     def _append_many(self, batches: Batch, is_allowed: bool) -> Appended:
         """All are judged before the first is taken, so that a produce is taken whole or not."""
@@ -236,7 +249,7 @@ class Replica(GroupMember):
         if isinstance(index, Refusal):
             if index is Refusal.OVERLOADED:
                 raise self._throttled(header, now_ms)
-            raise self._not_leader()
+            raise self._for_now(self._not_leader(), header, now_ms)
         if not self._consensus.has_proposals:
             self._consensus.proposed()
         if header.producer_id >= 0:

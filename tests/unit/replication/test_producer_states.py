@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.model.errors import Reason, Refused
 from penstock.records.batch import BatchHeader
-from penstock.replication.producer_states import SEQUENCE_MAX, ProducerStates
+from penstock.replication.producer_states import AWAITED_MS, SEQUENCE_MAX, ProducerStates
 
 
 def header(
@@ -32,13 +32,13 @@ def header(
 
 
 def take(states: ProducerStates, batch: BatchHeader, offset: int = 0) -> None:
-    assert states.check(batch) is None
+    assert states.check(batch, now_ms=0) is None
     states.record(batch, offset, now_ms=0)
 
 
-def refusal(states: ProducerStates, batch: BatchHeader) -> Reason:
+def refusal(states: ProducerStates, batch: BatchHeader, now_ms: int = 0) -> Reason:
     with pytest.raises(Refused) as caught:
-        states.check(batch)
+        states.check(batch, now_ms)
     return caught.value.reason
 
 
@@ -66,7 +66,7 @@ def test_one_of_the_last_five_batches_is_answered_as_a_duplicate() -> None:
     states = ProducerStates()
     for number in range(6):
         take(states, header(sequence=number), offset=100 + number)
-    duplicate = states.check(header(sequence=1))
+    duplicate = states.check(header(sequence=1), now_ms=0)
     assert duplicate is not None
     assert (duplicate.base_offset, duplicate.last_offset) == (101, 101)
     assert refusal(states, header(sequence=0)) is Reason.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -119,18 +119,86 @@ def test_a_taken_back_first_batch_must_come_again_before_later_ones() -> None:
     for before in reversed(undo):
         states.take_back(7, before)
     assert len(states) == 0
-    assert refusal(states, header(sequence=2)) is Reason.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert refusal(states, second) is Reason.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert refusal(states, header(sequence=2)) is Reason.NOT_LEADER_OR_FOLLOWER
+    assert refusal(states, second) is Reason.NOT_LEADER_OR_FOLLOWER
     take(states, first)
     take(states, second)
 
 
+def test_what_follows_batches_that_were_taken_back_shares_their_fate() -> None:
+    """They are no gap: their producer was told to send them again, and will."""
+    states = ProducerStates()
+    take(states, header(sequence=0))
+    undo = [states.record(header(sequence=number), number, 0) for number in (1, 2)]
+    for before in reversed(undo):
+        states.take_back(7, before)
+    assert refusal(states, header(sequence=3)) is Reason.NOT_LEADER_OR_FOLLOWER
+    assert refusal(states, header(sequence=2)) is Reason.NOT_LEADER_OR_FOLLOWER
+    take(states, header(sequence=1))
+    take(states, header(sequence=2))
+    assert refusal(states, header(sequence=4)) is Reason.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def await_again(states: ProducerStates, batch: BatchHeader, now_ms: int = 0) -> None:
+    states.await_again(batch, Reason.THROTTLED, now_ms)
+
+
 def test_a_refused_first_batch_must_come_again_before_later_ones() -> None:
     states = ProducerStates()
-    states.await_again(header(sequence=5), now_ms=0)
-    states.await_again(header(sequence=6), now_ms=0)
-    assert refusal(states, header(sequence=6)) is Reason.OUT_OF_ORDER_SEQUENCE_NUMBER
+    await_again(states, header(sequence=5))
+    await_again(states, header(sequence=6))
+    assert refusal(states, header(sequence=6)) is Reason.THROTTLED
     take(states, header(sequence=5))
+
+
+@pytest.mark.parametrize("first", [3, SEQUENCE_MAX - 1, SEQUENCE_MAX])
+def test_what_follows_a_refused_batch_is_refused_for_the_same_reason(first: int) -> None:
+    states = ProducerStates()
+    take(states, header(sequence=first - 1))
+    refused = [header(sequence=(first + number) & SEQUENCE_MAX) for number in range(3)]
+    for batch in refused:
+        await_again(states, batch)
+    assert refusal(states, refused[2]) is Reason.THROTTLED
+    assert refusal(states, refused[1]) is Reason.THROTTLED
+    for batch in refused:
+        take(states, batch)
+
+
+def test_the_first_refused_batch_is_awaited_in_whatever_order_they_were_refused() -> None:
+    states = ProducerStates()
+    take(states, header(sequence=0))
+    for number in (3, 1, 2):
+        await_again(states, header(sequence=number))
+    assert refusal(states, header(sequence=2)) is Reason.THROTTLED
+    take(states, header(sequence=1))
+
+
+def test_a_repetition_that_was_refused_is_not_awaited() -> None:
+    states = ProducerStates()
+    for number in range(3):
+        take(states, header(sequence=number))
+    await_again(states, header(sequence=1))
+    await_again(states, header(sequence=3))
+    assert refusal(states, header(sequence=4)) is Reason.THROTTLED
+    take(states, header(sequence=3))
+
+
+def test_what_follows_the_refused_first_batch_of_an_epoch_is_refused_for_the_same_reason() -> None:
+    states = ProducerStates()
+    take(states, header(sequence=0))
+    await_again(states, header(epoch=1, sequence=0))
+    assert refusal(states, header(epoch=1, sequence=1)) is Reason.THROTTLED
+    take(states, header(epoch=1, sequence=0))
+    take(states, header(epoch=1, sequence=1))
+
+
+def test_a_refused_batch_that_never_comes_again_is_a_gap_in_the_end() -> None:
+    states = ProducerStates()
+    take(states, header(sequence=0))
+    await_again(states, header(sequence=1))
+    late = header(sequence=2)
+    assert refusal(states, late, AWAITED_MS - 1) is Reason.THROTTLED
+    assert refusal(states, late, AWAITED_MS) is Reason.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 @dataclass
@@ -163,7 +231,7 @@ class Model:
 near_wrap = st.integers(SEQUENCE_MAX - 3, SEQUENCE_MAX)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(
         st.tuples(
@@ -190,7 +258,7 @@ def test_random_produces_are_judged_as_the_model_judges_them(
         if isinstance(expected, Reason):
             assert refusal(states, batch) is expected
             continue
-        duplicate = states.check(batch)
+        duplicate = states.check(batch, now_ms=0)
         assert (duplicate.base_offset if duplicate else None) == expected
         if duplicate is None:
             states.record(batch, offset, now_ms=0)

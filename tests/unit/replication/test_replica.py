@@ -293,7 +293,7 @@ def test_too_much_unflushed_data_pauses_and_then_refuses(tmp_path: Path) -> None
             assert pressure.total == 0
             with pytest.raises(Refused) as caught:
                 replica.append(batch(b"x", producer_id=2, epoch=0, sequence=1))
-            assert caught.value.reason is Reason.OUT_OF_ORDER_SEQUENCE_NUMBER
+            assert caught.value.reason is Reason.THROTTLED
             replica.append(batch(b"x" * 5_000))
             await replica.committed()
 
