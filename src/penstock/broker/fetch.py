@@ -390,6 +390,9 @@ def _is_enough(results: list[Fetched], bytes_min: int) -> bool:
         if fetched.cold_on is not None:
             # The end of an old segment: more lies in the next one, however little this is.
             return True
+        if isinstance(fetched.records, FileRange) and fetched.records.is_cut:
+            # It ends at Raft's own entry, and more lies behind that.
+            return True
         size += _size(fetched)
     return is_all_unknown or size >= bytes_min
 

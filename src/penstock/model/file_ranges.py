@@ -18,15 +18,19 @@ class ReadableFile(Protocol):
 class FileRange:
     """`length` bytes of a file from `position`; pinned while it exists, released once sent."""
 
-    __slots__ = ("file", "length", "position")
+    __slots__ = ("file", "is_cut", "length", "position")
 
-    def __init__(self, file: ReadableFile, position: int, length: int) -> None:
+    def __init__(
+        self, file: ReadableFile, position: int, length: int, *, is_cut: bool = False
+    ) -> None:
         assert position >= 0
         assert length >= 0
         file.pin()
         self.file = file
         self.position = position
         self.length = length
+        # Whether more could be read behind it, beyond something that readers do not get.
+        self.is_cut = is_cut
 
     def read(self) -> bytes:
         """The bytes themselves, for callers that must look inside or that speak TLS."""

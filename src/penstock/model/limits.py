@@ -1,4 +1,7 @@
-"""Every bound of the broker, by name. A node's settings may lower or raise those in `Limits`."""
+"""Bounds of the broker that several places share, by name.
+
+A node's settings may lower or raise those in `Limits`.
+"""
 
 from dataclasses import dataclass
 

@@ -46,3 +46,10 @@ class TopicConfig:
     delete_retention_ms: int = 24 * 3600 * 1000
     flush_policy: FlushPolicy = FlushPolicy.BEFORE_ACK
     flush_ms: int = 1_000
+
+    @property
+    def segment_age_ms_max(self) -> int:
+        """When a segment is closed at the latest: only then can it be compacted (KIP-354)."""
+        if self.cleanup_compact:
+            return min(self.segment_ms, self.max_compaction_lag_ms)
+        return self.segment_ms

@@ -12,7 +12,7 @@ from penstock.model.topic_config import TimestampType
 from penstock.records.checksum import crc32c
 from penstock.records.compression import DECOMPRESSED_BYTES_MAX, Codec, compress, decompress
 from penstock.records.errors import CorruptBatch as CorruptBatch
-from penstock.records.raw_records import append_record, decode_record, scan_records
+from penstock.records.raw_records import RawRecord, append_record, decode_record, scan_records
 from penstock.records.record import Record
 
 HEADER_SIZE = 61
@@ -34,6 +34,7 @@ CONTROL_BIT = 0x20
 DELETE_HORIZON_BIT = 0x40
 
 SEQUENCE_MODULUS = 2**31
+TIMESTAMP_MAX = 2**63 - 1
 
 # Raft's own entries end one offset before they begin, so that all arithmetic on offsets holds.
 OWN_OFFSET_DELTA = -1
@@ -261,6 +262,21 @@ def batch_payload(
     return decompress(header.codec, memoryview(batch)[HEADER_SIZE : header.size], size_max)
 
 
+def scan_batch(payload: bytes, header: BatchHeader) -> Iterator[RawRecord]:
+    """The records in the payload; raises CorruptBatch at one that can't be of this batch.
+
+    A producer can send any numbers: an offset beside the batch would stand for somebody else's
+    record, and a time of more than 64 bits fits into no answer.
+    """
+    base_timestamp, last_offset_delta = header.base_timestamp, header.last_offset_delta
+    for raw in scan_records(payload, header.record_count):
+        if not 0 <= raw.offset_delta <= last_offset_delta:
+            raise CorruptBatch(f"a record lies {raw.offset_delta} offsets behind its batch's first")
+        if abs(base_timestamp + raw.timestamp_delta) > TIMESTAMP_MAX:
+            raise CorruptBatch("the timestamp of a record is longer than 64 bits")
+        yield raw
+
+
 def decode_records(
     batch: bytes | bytearray | memoryview, size_max: int = DECOMPRESSED_BYTES_MAX
 ) -> Iterator[Record]:
@@ -270,7 +286,7 @@ def decode_records(
         raise CorruptBatch(f"the batch takes {header.size} bytes, {len(batch)} are left")
     payload = batch_payload(batch, header, size_max)
     is_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
-    for raw in scan_records(payload, header.record_count):
+    for raw in scan_batch(payload, header):
         timestamp_ms = header.base_timestamp + raw.timestamp_delta
         yield decode_record(
             payload,

@@ -205,7 +205,7 @@ class Appender:
         return (
             size + header.size > config.segment_bytes
             or header.next_offset - write.segment.base_offset > RELATIVE_OFFSET_MAX
-            or (write.first_timestamp >= 0 and age_ms > config.segment_ms)
+            or (write.first_timestamp >= 0 and age_ms > config.segment_age_ms_max)
         )
 
     def _write(self, write: _Write) -> None:

@@ -11,10 +11,11 @@ from penstock.records.batch import (
     BatchHeader,
     CorruptBatch,
     batch_payload,
+    scan_batch,
     seal,
 )
 from penstock.records.compression import compress
-from penstock.records.raw_records import RawRecord, append_shifted, scan_records
+from penstock.records.raw_records import RawRecord, append_shifted
 from penstock.storage.file_system import Bytes
 
 # Offset, key, and whether the value is null.
@@ -41,7 +42,7 @@ def decode_raw(batch: Bytes, header: BatchHeader) -> tuple[bytes, list[RawRecord
         return None
     try:
         payload = batch_payload(batch, header)
-        return payload, list(scan_records(payload, header.record_count))
+        return payload, list(scan_batch(payload, header))
     except CorruptBatch:
         return None
 

@@ -280,7 +280,7 @@ class Log:
             self._checkpointer.save()
 
     def roll_if_due(self, now_ms: int) -> bool:
-        """Closes an active segment that is older than `segment_ms`, so that it can be cleaned."""
+        """Closes an active segment that is old enough, so that it can be cleaned."""
         with self._state.lock:
             active = self._state.segments.active
             if not self._is_roll_due(active, now_ms):
@@ -289,7 +289,8 @@ class Log:
             return True
 
     def _is_roll_due(self, active: Segment, now_ms: int) -> bool:
-        return active.has_offsets and now_ms - active.created_ms >= self._state.config.segment_ms
+        age_ms = now_ms - active.created_ms
+        return active.has_offsets and age_ms >= self._state.config.segment_age_ms_max
 
     def upkeep_due(self, now_ms: int, end: Offset) -> bool:
         """Whether `roll_if_due` or `apply_retention` would do something; cheap, for any thread."""
@@ -402,7 +403,7 @@ class Log:
             next_own = self._state.own.next_offset
             found = segment.range_of(offset, bytes_max, end, tail, next_own)
             if found is not None:
-                return FileRange(segment.file, *found)
+                return FileRange(segment.file, *found, is_cut=next_own(offset) < end)
         return None
 
     def is_indexed(self, offset: Offset) -> bool:

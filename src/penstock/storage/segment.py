@@ -128,7 +128,9 @@ class Segment:
         indexes, recent = self.prepare(), self._recent
         next_offset, position = self.tail
         if self.first_timestamp < 0:
-            self.first_timestamp = headers[0].max_timestamp
+            # Raft's own entries have no time, and a term's first one may come with records.
+            times = (header.max_timestamp for header in headers if header.max_timestamp >= 0)
+            self.first_timestamp = next(times, NO_TIMESTAMP)
         due = indexes.end_position + self._index_interval
         for header in headers:
             offset, timestamp = header.base_offset, header.max_timestamp

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from penstock.records.batch import BatchHeader, parse_header
+from penstock.records.batch import TIMESTAMP_MAX, BatchHeader, parse_header
 from penstock.records.raw_records import RawRecord
 from penstock.storage.batch_filter import filter_batch
 from penstock.storage.compaction_swap import CLEANED_SEGMENT
@@ -51,6 +51,8 @@ class SegmentCleaner:
         self._state = state
         self._keys = keys
         self._now_ms = now_ms
+        # Whoever keeps tombstones for ever sets the longest time that there is.
+        self._horizon_ms = min(now_ms + state.config.delete_retention_ms, TIMESTAMP_MAX)
         # The batch that ends here stays, so that the end can be told from the files alone.
         self._log_end = log_end
         self._producer_expiry_ms = producer_expiry_ms
@@ -103,7 +105,7 @@ class SegmentCleaner:
             header,
             retain=lambda offset, raw: self._retain(header, offset, raw),
             keep_empty=self._keep_empty,
-            horizon_ms=self._now_ms + self._state.config.delete_retention_ms if is_mapped else None,
+            horizon_ms=self._horizon_ms if is_mapped else None,
         )
         group.records_dropped += filtered.dropped
         group.is_changed = group.is_changed or filtered.batch is not batch

@@ -48,8 +48,15 @@ def latest(segments: SegmentList, start: int, end: int) -> TimedOffset | None:
         if best is not None and segment.max_timestamp <= best[0]:
             continue
         for position, header in _batches_to_compare(segment, start, end):
-            if best is None or header.max_timestamp > best[0]:
-                best = header.max_timestamp, segment, position, header
+            timestamp_ms = header.max_timestamp
+            if header.base_offset < start:
+                # Its latest record may be one of those that were deleted.
+                left = _latest_in_batch(segment, position, header, start, end)
+                if left is None:
+                    continue
+                timestamp_ms = left.timestamp_ms
+            if best is None or timestamp_ms > best[0]:
+                best = timestamp_ms, segment, position, header
     if best is None:
         return None
     _, segment, position, header = best

@@ -203,6 +203,32 @@ def test_the_end_of_an_old_segment_is_enough_however_small(tmp_path: Path) -> No
     run(scenario)
 
 
+def test_an_own_entry_of_raft_keeps_nobody_waiting_for_what_lies_behind_it(tmp_path: Path) -> None:
+    """An answer ends before it; a wait would stall a consumer that wants much at a time."""
+
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            replica = await node.replica()
+            await write(replica, b"a", b"b")
+            await replica.delete_records(1)
+            await write(replica, *(b"x" * 200 for _ in range(10)))
+            consumer = Consumer(node)
+            answer = consumer.ask(wanted(1), wait_ms_max=60_000, bytes_min=1_000)
+            assert isinstance(answer, FetchAnswer)
+            assert contents(answer) == [[b"b"]]
+            answer = consumer.ask(wanted(2), wait_ms_max=60_000, bytes_min=1_000)
+            assert isinstance(answer, FetchAnswer)
+            assert contents(answer) == [[b"x" * 200] * 10]
+            poll = consumer.ask(wanted(11), wait_ms_max=60_000, bytes_min=1_000)
+            assert isinstance(poll, asyncio.Future)
+            await replica.delete_records(2)
+            assert not poll.done()
+            await write(replica, b"y")
+            assert contents(await asyncio.wait_for(poll, 5)) == [[b"x" * 200]]
+
+    run(scenario)
+
+
 def test_more_is_never_waited_for_than_an_answer_may_hold(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as node:

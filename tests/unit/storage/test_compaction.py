@@ -21,6 +21,7 @@ from penstock.records.batch import (
     seal,
 )
 from penstock.records.compression import Codec
+from penstock.records.own_entries import OwnKind
 from penstock.records.record import Record
 from penstock.storage.compaction import CompactionReport, Compactor
 from penstock.storage.file_system import SyncFailed
@@ -33,6 +34,7 @@ from tests.unit.storage.logs import (
     checkpoint,
     fill,
     offsets,
+    own,
     read_all,
     read_batches,
     record,
@@ -235,6 +237,42 @@ def test_max_compaction_lag_overrules_the_dirty_ratio() -> None:
     assert table.compact(START_MS + 5000).cleaned_offset == 31
 
 
+def test_max_compaction_lag_closes_the_active_segment() -> None:
+    """What lies in it can't be compacted, however long it has been there (KIP-354)."""
+    table = Table(settings_of(segment_bytes=10**6, max_compaction_lag_ms=1000))
+    table.put((b"k", b"1"))
+    table.put((b"k", b"2"))
+    assert not table.log.roll_if_due(START_MS + 999)
+    assert table.log.upkeep_due(START_MS + 1000, Offset(0))
+    assert table.log.roll_if_due(START_MS + 1000)
+    assert table.compact(START_MS + 5000).records_dropped == 1
+    for time_ms in (0, 1000, 1001):
+        end = table.log.end_offset
+        table.log.append([batch(end, record(b"3", b"k", START_MS + time_ms))])
+    assert [segment.base_offset for segment in table.log._state.segments] == [0, 2, 4]
+
+
+def test_max_compaction_lag_closes_no_segment_of_other_topics() -> None:
+    config = settings_of(max_compaction_lag_ms=1000, cleanup_compact=False, cleanup_delete=True)
+    table = Table(config)
+    table.put((b"k", b"1"))
+    assert not table.log.roll_if_due(START_MS + 5000)
+
+
+def test_max_compaction_lag_counts_from_a_record_that_came_with_a_new_term() -> None:
+    table = Table(settings_of(min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=1000))
+    for number in range(30):
+        table.put((b"k%d" % number, bytes(30)))
+    table.roll()
+    table.compact()
+    end = table.log.end_offset
+    first = own(table.log, OwnKind.NEW_TERM, term=2)
+    table.log.append([first, batch(end, record(b"x", b"k1", START_MS), term=2)])
+    table.roll()
+    assert table.compact(START_MS + 500).cleaned_offset == 30
+    assert table.compact(START_MS + 5000).cleaned_offset == 31
+
+
 def test_min_compaction_lag_protects_young_records() -> None:
     table = Table(settings_of(min_compaction_lag_ms=1000))
     for number in range(30):
@@ -260,6 +298,19 @@ def test_a_tombstone_stays_readable_for_delete_retention_ms_and_then_goes() -> N
     table.roll()
     table.compact(START_MS + HOUR_MS)
     assert offsets(read_all(table.log)) == [1, 4]
+
+
+def test_a_tombstone_can_be_kept_for_ever() -> None:
+    """The longest setting lies further ahead than a timestamp can say."""
+    table = Table(settings_of(delete_retention_ms=2**63 - 1))
+    table.put((b"gone", b"x"))
+    table.put((b"gone", None))
+    for _ in range(2):
+        table.roll()
+        table.compact(START_MS)
+        table.check()
+        assert offsets(read_all(table.log))[0] == 1
+        table.put((b"other", b"z"))
 
 
 def test_the_delete_horizon_keeps_timestamps_right() -> None:
@@ -352,6 +403,24 @@ def test_a_batch_that_cant_be_decoded_stays_as_it_is() -> None:
     table.compact()
     first = next(iter(read_batches(table.log)))
     assert first[HEADER_SIZE:] == b"not records"
+
+
+@pytest.mark.parametrize(
+    "change", [{"base_timestamp": 2**63 - 1}, {"last_offset_delta": 0}], ids=["time", "offset"]
+)
+def test_a_record_that_cant_be_of_its_batch_is_no_reason_to_drop_others(
+    change: dict[str, int],
+) -> None:
+    """Nor to give up: whatever a producer sent, the rest of the log is compacted."""
+    table = Table()
+    strange = batch(0, record(b"1", b"k", 0), record(b"2", b"k", 1))
+    sealed = seal(parse_header(strange)._replace(**change), strange[HEADER_SIZE:])
+    table.log.append([sealed])
+    end = table.log.end_offset
+    table.log.append([batch(end, record(b"3", b"k")), batch(end + 1, record(b"4", b"k"))])
+    table.roll()
+    assert table.compact().records_dropped == 1
+    assert list(read_batches(table.log)) == [sealed, batch(end + 1, record(b"4", b"k"))]
 
 
 def test_a_damaged_batch_stops_compaction_and_changes_nothing() -> None:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from penstock.model.ids import LogIndex, Offset
 from penstock.model.topic_config import TimestampType, TopicConfig
-from penstock.records.batch import build_batch, parse_header, seal, stamp
+from penstock.records.batch import HEADER_SIZE, build_batch, parse_header, seal, stamp
 from penstock.records.own_entries import OwnKind
 from penstock.records.record import Record
 from penstock.storage.log import Log
@@ -67,12 +67,29 @@ def test_lookups_agree_after_truncation_and_deletion(times: list[list[int]], par
     index = log.index_before(Offset(int(log.end_offset * part))) + 1
     log.truncate_to_index(log.entry_start(LogIndex(index)))
     check(log, 0)
-    # At a boundary of batches: inside one, the latest record may be hidden by a deleted one.
-    boundaries = [header.base_offset for header in log.headers(Offset(0), log.end_offset)]
-    if boundaries:
-        start = boundaries[len(boundaries) // 2]
-        log.delete_before(Offset(start))
-        check(log, start)
+    start = log.end_offset // 2
+    log.delete_before(Offset(start))
+    check(log, start)
+
+
+def test_a_deleted_record_hides_no_later_one_that_is_the_latest() -> None:
+    log = Bench(FaultFileSystem(), SMALL).create()
+    log.append([batch(0, record(timestamp_ms=100), record(timestamp_ms=5))])
+    log.append([batch(2, record(timestamp_ms=50))])
+    assert log.offset_of_max_timestamp(Offset(3)) == (0, 100, 1)
+    log.delete_before(Offset(1))
+    assert log.offset_of_max_timestamp(Offset(3)) == (2, 50, 1)
+    assert log.offset_of_max_timestamp(Offset(2)) == (1, 5, 1)
+
+
+def test_a_time_of_more_than_64_bits_is_no_time() -> None:
+    """It would fit into no answer; the header is all that such a batch is known by."""
+    log = Bench(FaultFileSystem(), SMALL).create()
+    late = batch(0, record(timestamp_ms=0), record(timestamp_ms=2**62))
+    header = parse_header(late)._replace(base_timestamp=2**62 + 2**61, max_timestamp=20)
+    log.append([seal(header, late[HEADER_SIZE:])])
+    assert log.offset_for_timestamp(11, log.end_offset) == (0, 20, 1)
+    assert log.offset_of_max_timestamp(log.end_offset) == (0, 20, 1)
 
 
 def test_append_time_counts_for_every_record_of_a_batch() -> None:
