@@ -222,6 +222,8 @@ class PeerConnection(asyncio.BufferedProtocol):
         if self.is_closed:
             return
         self.is_closed = True
+        # It knows the connection, and the two would keep each other, and the buffer, for long.
+        self._handshake = None
         self._settle()
         self._owner.on_closed(self, self._why)
 

@@ -17,6 +17,8 @@ DELAY_MS_MAX: Final = 1_000
 DEFERENCE_MS: Final = 50
 # A process that dies may still accept for a moment and reset what it accepted.
 DYING_RETRY_MS: Final = 20
+# For about a second: whoever accepts for longer, and wants no connection, lives.
+DYING_RETRIES_MAX: Final = 50
 
 logger = logging.getLogger(__name__)
 
@@ -44,12 +46,14 @@ class PeerDialer:
         self._random_below = random_below
         self._wake = asyncio.Event()
         self._was_lost = False
+        self._quick_retries_left = 0
         self._told = ""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def lost(self) -> None:
         """The connection to its node ended: dial at once, and find out whether it still lives."""
         self._was_lost = True
+        self._quick_retries_left = DYING_RETRIES_MAX
         self._wake.set()
 
     def stop(self) -> None:
@@ -73,8 +77,12 @@ class PeerDialer:
                 self._told = ""
                 await self._sleep(None)
             else:
-                await self._sleep(DYING_RETRY_MS if self._was_lost else delay_ms)
+                await self._sleep(DYING_RETRY_MS if self._may_be_dying() else delay_ms)
                 delay_ms = min(delay_ms * 2, DELAY_MS_MAX)
+
+    def _may_be_dying(self) -> bool:
+        self._quick_retries_left -= 1
+        return self._was_lost and self._quick_retries_left >= 0
 
     async def _sleep(self, delay_ms: int | None) -> None:
         """Until the connection is lost, or at most about so long."""
@@ -118,17 +126,28 @@ class PeerDialer:
         failure: OSError = OSError(f"{host} has no address")
         for _, _, _, _, address in found:
             try:
-                _, connection = await loop.create_connection(
-                    lambda: self._make_connection(self), str(address[0]), port
-                )
+                return await self._connect_to(str(address[0]))
             except ConnectionRefusedError as error:
                 if not isinstance(failure, TimeoutError):
                     failure = error
             except OSError as error:
                 failure = error
-            else:
-                return connection
-        raise failure
+        try:
+            raise failure
+        finally:
+            # It leads to this frame, and the two would keep each other and the attempt for long.
+            del failure
+
+    async def _connect_to(self, host: str) -> PeerConnection:
+        connection = self._make_connection(self)
+        try:
+            loop = asyncio.get_running_loop()
+            await loop.create_connection(lambda: connection, host, self.endpoint.port)
+        except BaseException:
+            # Whoever made it keeps it until it ends, and nobody tells it of what never began.
+            connection.close("it could not be reached")
+            raise
+        return connection
 
     def _name(self) -> str:
         return f"The node at {self.endpoint}" if self.node is None else f"Node {self.node}"

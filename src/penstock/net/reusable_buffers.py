@@ -10,6 +10,8 @@ still looked at can't change its length, and that is how it is found out.
 from collections.abc import Iterator
 
 _GRAIN_BYTES = 64 * 1024
+# How many buffers that are in use are tried, of the newest and of the oldest.
+_TRIES_MAX = 8
 
 
 class ReusableBuffers:
@@ -30,18 +32,34 @@ class ReusableBuffers:
     def take(self, size: int) -> bytearray:
         """At least so many bytes, of any content; the caller's for as long as it has a view."""
         known = self._known
-        # The newest first: it is most likely still in the processor's cache.
-        for position in range(len(known) - 1, -1, -1):
-            buffer = known[position]
-            if len(buffer) >= size and _is_unused(buffer):
-                known.append(known.pop(position))
-                return buffer
+        position = self._find(size)
+        if position is not None:
+            known.append(known.pop(position))
+            return known[-1]
         buffer = bytearray(-(-size // _GRAIN_BYTES) * _GRAIN_BYTES)
         known.append(buffer)
         self._known_bytes += len(buffer)
         while self._known_bytes > self._bytes_max:
             self._known_bytes -= len(known.pop(0))
         return buffer
+
+    def _find(self, size: int) -> int | None:
+        """The newest first: it is most likely still in the processor's cache. Where many are in
+        use, the oldest are let go of first; trying all would take longer than fresh memory."""
+        known = self._known
+        for positions in (range(len(known) - 1, -1, -1), range(len(known))):
+            tries = 0
+            for position in positions:
+                if len(known[position]) < size:
+                    continue
+                if _is_unused(known[position]):
+                    return position
+                tries += 1
+                if tries == _TRIES_MAX:
+                    break
+            else:
+                return None
+        return None
 
 
 def _is_unused(buffer: bytearray) -> bool:

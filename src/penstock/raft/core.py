@@ -13,6 +13,8 @@ from penstock.raft.settings import RaftSettings
 
 # Gives a whole number from 0 up to but not including its argument.
 RandomBelow = Callable[[int], int]
+# Whether what is sent to a replica now would leave soon.
+HasRoom = Callable[[ReplicaId], bool]
 
 # A name of its own, because looking it up in the class costs time for every entry.
 MEMBERSHIP = EntryKind.MEMBERSHIP
@@ -23,6 +25,7 @@ class Core:
         "commit_index",
         "hard_state",
         "has_news",
+        "has_room",
         "id",
         "leader",
         "log",
@@ -44,6 +47,7 @@ class Core:
         memberships: MembershipHistory,
         commit_index: LogIndex,
         random_below: RandomBelow,
+        has_room: HasRoom,
     ) -> None:
         self.id = replica
         self.settings = settings
@@ -59,6 +63,7 @@ class Core:
         memberships.commit(commit_index)
         self.leader: ReplicaId | None = None
         self.random_below = random_below
+        self.has_room = has_room
         # Whether role, leader, term or membership changed, or reads were settled, since the last
         # Ready: rare, so that one look saves five.
         self.has_news = True

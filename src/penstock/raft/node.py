@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple, Never
 
 from penstock.model.ids import BrokerId, LogIndex, ReplicaId, Term
-from penstock.raft.core import Core, RandomBelow
+from penstock.raft.core import Core, HasRoom, RandomBelow
 from penstock.raft.entries import NO_INDEX, EntryKind, HardState, Snapshot
 from penstock.raft.follower import Follower
 from penstock.raft.leader import Leader
@@ -73,8 +73,13 @@ class RaftNode:
         memberships: Iterable[MembershipStep],
         random_below: RandomBelow,
         commit_index: LogIndex = NO_INDEX,
+        has_room: HasRoom = lambda _: True,
     ) -> None:
-        """`memberships`: the newest committed one and all after it; older ones do no harm."""
+        """`memberships`: the newest committed one and all after it; older ones do no harm.
+
+        A follower that `has_room` says no of is sent no entries; once there is room, an answer to
+        a heartbeat is soon enough.
+        """
         self._core = Core(
             replica=replica,
             settings=settings,
@@ -83,6 +88,7 @@ class RaftNode:
             memberships=MembershipHistory(memberships),
             commit_index=LogIndex(max(commit_index, log.first_index - 1)),
             random_below=random_below,
+            has_room=has_room,
         )
         self._follower = Follower(self._core)
         self._roles = Roles(self._core)

@@ -79,7 +79,7 @@ class Replication:
         for progress in self.peers:
             # A probe goes out even when there is nothing to send: it finds out where they agree.
             is_due = progress.next_index <= last_index or progress.state is PROBE
-            if is_due and progress.may_send(settings):
+            if is_due and progress.may_send(settings) and core.has_room(progress.replica):
                 self._send_appends(progress)
             # What is on its way will be answered, and by then there may be more to tell, or an
             # append that tells it; the last answer leaves nothing on the way.
@@ -187,7 +187,8 @@ class Replication:
         progress.moved = False
         if is_stuck:
             self._nudge(progress)
-        return is_stuck
+        # When there was something to send, there may have been no room for it.
+        return is_stuck or progress.next_index <= self._core.log.last_index
 
     def _nudge(self, progress: Progress) -> None:
         """Its answer says where the follower is, or that something on the way there was lost."""

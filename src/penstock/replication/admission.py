@@ -6,7 +6,9 @@ bound on how old a record may be.
 """
 
 from penstock.model.errors import Reason, Refused
+from penstock.model.limits import MIB
 from penstock.model.topic_config import TimestampType, TopicConfig
+from penstock.net.peer_connection import PEER_FRAME_BYTES_MAX
 from penstock.records.batch import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -37,6 +39,8 @@ _CODECS = {
 _UNBOUNDED_MS = 2**63 - 1
 # A batch may hold very many bad records; naming the first ones is enough to find the cause.
 RECORD_ERRORS_MAX = 100
+# Whatever a topic allows: a batch travels to followers in one frame, with what else is in there.
+BATCH_BYTES_MAX = PEER_FRAME_BYTES_MAX - 16 * MIB
 
 Batch = bytes | bytearray | memoryview
 
@@ -63,7 +67,7 @@ class Admission:
     )
 
     def __init__(self, config: TopicConfig) -> None:
-        self.size_max = config.max_message_bytes
+        self.size_max = min(config.max_message_bytes, BATCH_BYTES_MAX)
         self.stamps_append_time = config.timestamp_type is TimestampType.LOG_APPEND_TIME
         self._after_max_ms = _UNBOUNDED_MS
         self._before_max_ms = _UNBOUNDED_MS
@@ -155,5 +159,5 @@ def _refused_kind(header: BatchHeader) -> Refused:
 
 def _too_large(size: int, size_max: int) -> Refused:
     return Refused(
-        Reason.MESSAGE_TOO_LARGE, f"the batch takes {size} bytes, the topic allows {size_max}"
+        Reason.MESSAGE_TOO_LARGE, f"the batch takes {size} bytes, at most {size_max} are allowed"
     )

@@ -112,6 +112,11 @@ class Exchange:
             if link.waiting_bytes > FRAME_BYTES_TARGET:
                 self._flush_link(link)
 
+    def has_room(self, to: ReplicaId) -> bool:
+        """Asked before entries are read: of many groups that are behind, few have their turn."""
+        link = self._links.get(to.node)
+        return link is None or not self._is_full(link)
+
     def _is_full(self, link: PeerLink) -> bool:
         waiting = link.waiting_bytes + self._network.queued_bytes(link.node)
         return waiting > APPEND_QUEUE_BYTES_MAX

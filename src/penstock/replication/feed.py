@@ -31,6 +31,9 @@ from penstock.storage.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
 
+# How long a read that failed waits before it is tried again, if nothing new comes before.
+RETRY_AFTER_S = 1.0
+
 R = TypeVar("R")
 
 
@@ -63,6 +66,7 @@ class Feed(Generic[S, R]):
         self._waiting: list[tuple[Offset, asyncio.Future[None]]] = []
         self._watch: Watch | None = None
         self._pumping: asyncio.Task[None] | None = None
+        self._retry: asyncio.TimerHandle | None = None
 
     def on_applied(self, callback: Callable[[Sequence[R], Offset], None]) -> None:
         """Calls back after records were applied, with `applied` as it is then."""
@@ -97,6 +101,8 @@ class Feed(Generic[S, R]):
             self._watch.cancel()
         if self._pumping is not None:
             await asyncio.gather(self._pumping, return_exceptions=True)
+        if self._retry is not None:
+            self._retry.cancel()
         if self._watch is not None and self.applied == self.replica.high_watermark:
             await self.write_snapshot()
         self._refuse_waiting(Refused(Reason.NOT_LEADER_OR_FOLLOWER, "the broker is shutting down"))
@@ -117,13 +123,20 @@ class Feed(Generic[S, R]):
             while self.applied < self.replica.high_watermark and await self._advance():
                 pass
         except Refused as refused:
-            # The replica is stopped, or its disk fails for now: the next record tries again.
+            # The replica is stopped, or its disk fails for now.
             logger.warning("%s can't be followed: %s", self.replica.partition, refused)
+            self._follow_later()
         except Exception as bug:
             # The copy is not what the log says: it must not be served as if it were.
             self.replica.stop(bug)
         finally:
             self._pumping = None
+
+    def _follow_later(self) -> None:
+        """There may be no next record for a long time, and somebody may wait for this one."""
+        if self._retry is not None:
+            self._retry.cancel()
+        self._retry = asyncio.get_running_loop().call_later(RETRY_AFTER_S, self._follow)
 
     async def _advance(self) -> bool:
         """Applies what one read brings; says whether there was anything."""

@@ -51,7 +51,7 @@ from penstock.replication.refill import Refill
 from penstock.replication.replica_parts import ReplicaParts
 from penstock.replication.watches import Watch, Watches
 from penstock.replication.writer import Writer
-from penstock.storage.log import Log
+from penstock.storage.log import EntriesGone, Log
 
 logger = logging.getLogger(__name__)
 
@@ -319,10 +319,8 @@ class GroupMember(ABC):
             self._consensus.let_go(self._node.replicas())
         if self._reads:
             self._reads.settle(self._applied_index)
-        if self._refill.is_due:
-            applied_term = self._log.term_at(self._applied_index)
-            if self._refill.ends(self._applied_index, applied_term, self.term):
-                self._end_refill()
+        if self._refill.is_due and self._is_refilled():
+            self._end_refill()
         if self.is_leader and not self.is_settled and self._applied_index >= self._office_index:
             self.is_settled = True
             self._notify_leadership()
@@ -429,6 +427,14 @@ class GroupMember(ABC):
         """Takes a message of another replica; raises PeerFault for what none should send."""
         if self._refusal is None and not (self._refill.is_due and self._refill.ignores(message)):
             self._consensus.step(message)
+
+    def _is_refilled(self) -> bool:
+        try:
+            applied_term = self._log.term_at(self._applied_index)
+        except EntriesGone:
+            # A snapshot replaced the log, and is not known to be durable yet.
+            return False
+        return self._refill.ends(self._applied_index, applied_term, self.term)
 
     def _end_refill(self) -> None:
         self._refill.is_due = False

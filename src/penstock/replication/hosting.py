@@ -268,6 +268,8 @@ class Host(Generic[S, R]):
         while feed.applied < self.replica.log_end_offset:
             await self.replica.committed()
             await feed.wait_for(self.replica.high_watermark)
+            # Without the office the log's end is another leader's, and nothing here waits for it.
+            self.replica.check_leader()
         state = self._make_state()
         state.restore(feed.state.snapshot())
         return state, feed.applied, 0

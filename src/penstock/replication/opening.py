@@ -49,6 +49,7 @@ def make_node(opened: OpenedLog, parts: ReplicaParts, recent: GroupEntries) -> R
         memberships=_memberships(opened),
         random_below=parts.random_below,
         commit_index=committed_index(log),
+        has_room=parts.outbound.has_room,
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from penstock.model.ids import PartitionId
+from penstock.model.ids import PartitionId, ReplicaId
 from penstock.raft.messages import Message
 
 if TYPE_CHECKING:
@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 class Outbound(Protocol):
     def send(self, key: PartitionId, messages: Sequence[Message]) -> None:
         """Sends soon, or loses; Raft sends again."""
+        ...
+
+    def has_room(self, to: ReplicaId) -> bool:
+        """Whether entries for that replica would be sent and not lost."""
         ...
 
     def announce(self, replica: "GroupMember") -> None:

@@ -56,17 +56,20 @@ Acknowledge = tuple[Callable[[ReplicaId, Term], object], Term]
 class Turns:
     """Goes round the keys of a dictionary, a share of them at a time."""
 
-    __slots__ = ("_left",)
+    __slots__ = ("_left", "_share")
 
     def __init__(self) -> None:
         self._left: list[bytes] = []
+        self._share = 0
 
     def take(self, keys: Mapping[bytes, object]) -> list[bytes]:
         """Some of them may be gone by now."""
         if not self._left:
             self._left = list(keys)
-        share = -(-len(keys) // IDLE_TURNS)
-        taken = self._left[-share:] if share else []
+            # Of the round, not of what is there by now: however many keys go meanwhile, those that
+            # stay have their next turn as soon as ever.
+            self._share = -(-len(keys) // IDLE_TURNS)
+        taken = self._left[-self._share :]
         del self._left[len(self._left) - len(taken) :]
         return taken
 

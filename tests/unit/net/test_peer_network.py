@@ -1,10 +1,13 @@
 """Proves on loopback sockets how nodes find each other, lose each other, and are kept apart."""
 
 import asyncio
+import gc
 import logging
+import socket
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
+from weakref import ReferenceType, ref
 
 import pytest
 import uvloop
@@ -12,8 +15,10 @@ import uvloop
 from penstock.model.endpoint import Endpoint
 from penstock.model.ids import BrokerId, DirectoryId
 from penstock.model.peers import PEER_VERSION, PeerHello
-from penstock.net import peer_connection, peer_network
+from penstock.net import peer_connection, peer_dialer, peer_network
 from penstock.net.occasional_log import OccasionalLog
+from penstock.net.peer_connection import PeerConnection
+from penstock.net.peer_dialer import PeerDialer
 from penstock.net.peer_handshake import MAGIC
 from penstock.net.peer_network import TcpPeerNetwork
 
@@ -385,6 +390,86 @@ def test_the_cluster_that_is_joined_later_is_told_to_those_who_come_later(run: R
         one.network.set_peers({BrokerId(2): two.endpoint})
         await until(lambda: two.hellos)
         assert two.hellos[BrokerId(1)].cluster_id == "blue"
+
+    run(play(test))
+
+
+def test_attempts_that_came_to_nothing_leave_nothing_behind(run: Run) -> None:
+    """Each has a large buffer, and a node may be away for days."""
+
+    async def test(nodes: Nodes) -> None:
+        one = await nodes.start(1)
+        made: list[ReferenceType[PeerConnection]] = []
+        make = one.network._make_dialled
+
+        def note(dialer: PeerDialer) -> PeerConnection:
+            connection = make(dialer)
+            made.append(ref(connection))
+            return connection
+
+        one.network._make_dialled = note  # type: ignore[method-assign]
+        with socket.socket() as nobody:
+            nobody.bind(("127.0.0.1", 0))
+            one.network.set_peers({BrokerId(2): Endpoint(*nobody.getsockname())})
+            await until(lambda: len(made) > 3)
+            # Only an attempt that is under way.
+            assert len(one.network._dialer_of) <= 1
+            assert sum(each() is not None for each in made) <= 1
+
+    run(play(test))
+
+
+def test_connections_that_were_refused_leave_nothing_behind(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the garbage collector, which comes seldom to a node that is idle."""
+    made: list[ReferenceType[PeerConnection]] = []
+
+    def note(network: TcpPeerNetwork, *, is_dialer: bool) -> PeerConnection:
+        connection = PeerConnection(network, is_dialer=is_dialer)
+        made.append(ref(connection))
+        return connection
+
+    monkeypatch.setattr(peer_network, "PeerConnection", note)
+
+    async def test(nodes: Nodes) -> None:
+        one, two = await nodes.start(1, secret="a"), await nodes.start(2, secret="b")
+        one.network.set_peers({BrokerId(2): two.endpoint})
+        await until(lambda: len(made) >= 6)
+        await until(lambda: sum(each() is not None for each in made) <= 2)
+
+    gc.disable()
+    try:
+        run(play(test))
+    finally:
+        gc.enable()
+
+
+def test_a_lost_peer_that_lives_and_refuses_is_not_dialled_without_a_pause(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peer_dialer, "DYING_RETRIES_MAX", 3)
+
+    async def test(nodes: Nodes) -> None:
+        one, two = await nodes.start(1), await nodes.start(2)
+        accepted = 0
+        accept = two.network._tcp._on_accept
+
+        def count(sock: socket.socket, remote: Endpoint) -> None:
+            nonlocal accepted
+            accepted += 1
+            accept(sock, remote)
+
+        two.network._tcp._on_accept = count
+        one.network.set_peers({BrokerId(2): two.endpoint})
+        await until(lambda: one.hellos and two.hellos)
+        one.network.set_cluster("red")
+        two.network.set_cluster("blue")
+        two.network.drop(BrokerId(1), "a test")
+        await until(lambda: accepted > 2)
+        await asyncio.sleep(1)
+        # The first, the one at once, those that are quick, and very few in this second.
+        assert accepted <= 1 + 1 + 3 + 3
 
     run(play(test))
 

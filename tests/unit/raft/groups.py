@@ -63,6 +63,8 @@ class Member:
         self.reads: list[ReadState] = []
         self.reads_refused: list[object] = []
         self.snapshots_wanted: list[ReplicaId] = []
+        # Replicas that it has no room for on the way to them.
+        self.full: set[ReplicaId] = set()
         self.node = RaftNode(
             replica=self.id,
             settings=self.settings,
@@ -71,6 +73,7 @@ class Member:
             memberships=membership_steps(self.log, base),
             random_below=lambda _: 0,
             commit_index=base.index,
+            has_room=lambda replica: replica not in self.full,
         )
 
     def settle(self) -> None:

@@ -1,5 +1,7 @@
 """A leader fills every follower: fast when all is well, and again after anything was lost."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from penstock.model.ids import LogIndex, Term
@@ -70,6 +72,47 @@ def test_the_window_is_bounded_in_bytes_too() -> None:
     for number in range(10):
         leader.node.propose(number, 100)
     assert len(appends_to(leader, 2)) == 3
+
+
+def test_a_follower_without_room_costs_nothing_and_is_sent_all_once_there_is_some() -> None:
+    group = Group.of(3, RaftSettings(heartbeats_by_host=True))
+    leader = group.elect(1)
+    leader.full = {rid(2)}
+    reads = 0
+    read = leader.log.entries
+
+    def count(low: LogIndex, high: LogIndex, bytes_max: int) -> Sequence[Entry]:
+        nonlocal reads
+        reads += 1
+        return read(low, high, bytes_max)
+
+    for number in range(3):
+        leader.node.propose(number, 1)
+        group.deliver()
+    assert (group[2].node.last_index, group[3].node.commit_index) == (1, 4)
+    leader.log.entries = count  # type: ignore[method-assign]
+    for _ in range(5):
+        leader.node.heartbeat_acknowledged(rid(2), leader.node.term)
+        group.deliver()
+    assert (reads, group[2].node.last_index) == (0, 1)
+    leader.full = set()
+    leader.node.heartbeat_acknowledged(rid(2), leader.node.term)
+    group.deliver()
+    assert (reads, group[2].node.commit_index) == (1, 4)
+
+
+def test_a_follower_that_must_be_probed_waits_for_room_too() -> None:
+    group = Group.of(3, RaftSettings(heartbeats_by_host=True))
+    leader = group.elect(1)
+    leader.node.unreachable(rid(2))
+    leader.full = {rid(2)}
+    leader.node.propose("new", 1)
+    assert appends_to(leader, 2) == []
+    leader.full = set()
+    leader.node.heartbeat_acknowledged(rid(2), leader.node.term)
+    group.deliver()
+    assert group[2].node.last_index == 2
+    assert state_of(leader, 2) is ProgressState.REPLICATE
 
 
 def test_a_lost_append_is_noticed_and_sent_again() -> None:

@@ -31,6 +31,9 @@ class Line:
         for message in messages:
             loop.call_soon(self._network.deliver, self.number, key, message)
 
+    def has_room(self, to: ReplicaId) -> bool:
+        return to.node not in self._network.full
+
     def announce(self, replica: GroupMember) -> None:
         self._network.announced += 1
 
@@ -40,6 +43,8 @@ class Network:
         self.nodes: dict[int, Node] = {}
         # Pairs (from, to) between which nothing passes.
         self.cut: set[tuple[int, int]] = set()
+        # Nodes that take no entries for now.
+        self.full: set[int] = set()
         self.announced = 0
         self.delivered: list[Message] = []
 

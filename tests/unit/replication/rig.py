@@ -120,6 +120,9 @@ class Alone:
     def send(self, key: PartitionId, messages: Sequence[Message]) -> None:
         raise AssertionError(f"a group of one has nobody to write to: {messages}")
 
+    def has_room(self, to: ReplicaId) -> bool:
+        return True
+
     def announce(self, replica: GroupMember) -> None:
         self.announced += 1
 

@@ -4,7 +4,10 @@ import pytest
 
 from penstock.model.errors import Reason, Refused
 from penstock.model.topic_config import TimestampType, TopicConfig
+from penstock.net.peer_connection import PEER_FRAME_BYTES_MAX
+from penstock.raft.settings import RaftSettings
 from penstock.records.batch import (
+    LENGTH_OFFSET_OVERHEAD,
     LOG_APPEND_TIME_BIT,
     TRANSACTIONAL_BIT,
     CorruptBatch,
@@ -16,7 +19,13 @@ from penstock.records.batch import (
 )
 from penstock.records.compression import Codec
 from penstock.records.record import Record
-from penstock.replication.admission import Admission, RecordsRefused, refused_bytes
+from penstock.replication.admission import (
+    BATCH_BYTES_MAX,
+    Admission,
+    RecordsRefused,
+    refused_bytes,
+)
+from penstock.replication.exchange import FRAME_BYTES_TARGET
 
 NOW_MS = 1_700_000_000_000
 
@@ -57,6 +66,19 @@ def test_a_batch_larger_than_the_topic_allows_is_refused() -> None:
     config = TopicConfig(max_message_bytes=len(batch) - 1)
     assert refusal(config, batch).reason is Reason.MESSAGE_TOO_LARGE
     assert admit(TopicConfig(max_message_bytes=len(batch)), batch) is batch
+
+
+def test_a_batch_that_no_follower_could_be_sent_is_refused_whatever_the_topic_allows() -> None:
+    header = parse_header(batch_of(b"k"))
+    admission = Admission(TopicConfig(max_message_bytes=2**31 - 1))
+    largest = header._replace(batch_length=BATCH_BYTES_MAX - LENGTH_OFFSET_OVERHEAD)
+    admission.check(largest, NOW_MS)
+    with pytest.raises(Refused) as caught:
+        admission.check(largest._replace(batch_length=largest.batch_length + 1), NOW_MS)
+    assert caught.value.reason is Reason.MESSAGE_TOO_LARGE
+    # Beside it there may be what the frame held before, and one more message.
+    around = FRAME_BYTES_TARGET + RaftSettings().append_bytes_max
+    assert BATCH_BYTES_MAX + around < PEER_FRAME_BYTES_MAX
 
 
 def test_what_only_the_broker_may_write_is_refused() -> None:

@@ -1,5 +1,10 @@
 """Proves that memory is used again only when nobody looks at it, and that not too much is kept."""
 
+from collections import deque
+
+import pytest
+
+from penstock.net import reusable_buffers
 from penstock.replication.batch_buffers import LARGE_BYTES_MIN, BatchBuffers
 
 LARGE = bytes(range(256)) * (LARGE_BYTES_MIN // 256 + 1)
@@ -46,3 +51,26 @@ def test_no_more_than_the_bound_is_kept() -> None:
     held = [buffers.copy(LARGE) for _ in range(20)]
     assert sum(map(len, buffers)) <= 10 * LARGE_BYTES_MIN
     assert all(bytes(copy) == LARGE for copy in held)
+
+
+def test_many_buffers_in_use_are_not_all_tried_for_each_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As with a follower that is some batches behind: the one used first is free first."""
+    buffers = BatchBuffers()
+    held = deque(buffers.copy(LARGE) for _ in range(100))
+    known = {id(buffer) for buffer in buffers}
+    tried = 0
+    is_unused = reusable_buffers._is_unused
+
+    def count(buffer: bytearray) -> bool:
+        nonlocal tried
+        tried += 1
+        return is_unused(buffer)
+
+    monkeypatch.setattr(reusable_buffers, "_is_unused", count)
+    for _ in range(300):
+        held.popleft()
+        held.append(buffers.copy(LARGE))
+    assert tried <= 300 * 20
+    assert {id(buffer) for buffer in buffers} == known

@@ -113,10 +113,12 @@ def test_while_too_much_waits_for_a_node_it_gets_no_entries_but_all_else() -> No
     async def test(nodes: Nodes) -> None:
         await nodes.connect()
         nodes.wire.networks[1].queued[2] = APPEND_QUEUE_BYTES_MAX + 1
+        assert not nodes.one.has_room(replica_id(2))
         nodes.one.send(group(0), [append(10), append(10)._replace(entries=()), notice(1)])
         await nodes.wire.settle()
         assert nodes.replicas[0].steps == [append(10)._replace(entries=()), notice(1)]
         nodes.wire.networks[1].queued[2] = 0
+        assert nodes.one.has_room(replica_id(2))
         nodes.one.send(group(0), [append(10)])
         await nodes.wire.settle()
         assert nodes.replicas[0].steps[-1] == append(10)

@@ -1,18 +1,23 @@
 """Proves that the committed copy on every node is the same, and that a host follows leadership."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from penstock.model.errors import Reason, Refused
+from penstock.model.file_ranges import FileRange
 from penstock.model.ids import BrokerId, Offset
+from penstock.replication import feed as feed_module
+from penstock.replication.commit import Commit
 from penstock.replication.feed import Feed
 from penstock.replication.hosting import Host
 from penstock.replication.replica import Replica
 
 from .group_rig import group_of, until
-from .rig import Node, run, running
+from .rig import Node, batch, run, running
 from .test_hosting import COMPACTED, Put, Table, TableCodec
 
 
@@ -213,5 +218,85 @@ def test_the_end_does_not_wait_for_what_may_never_be_committed(tmp_path: Path) -
             for outcome in (doomed, waiting):
                 with pytest.raises(Refused):
                     await outcome
+
+    run(scenario)
+
+
+def test_a_host_that_loses_its_office_while_its_feed_is_behind_waits_for_nothing_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What its new leader sends and has not committed is nothing that the feed will ever show."""
+    asked = 0
+    committed = Replica.committed
+
+    def counted(replica: Replica) -> Commit:
+        nonlocal asked
+        asked += 1
+        assert asked < 1_000, "it asks again and again without ever letting go of the loop"
+        return committed(replica)
+
+    async def scenario() -> None:
+        async with group_of(tmp_path, 1, 2, 3, config=COMPACTED) as group:
+            first = await group.leader()
+            assert first is group.replica(1)
+            node = group.network.nodes[1]
+            feed = feed_on(node, first)
+            host = host_on(node, first, feed)
+            await feed.load()
+            feed_goes_on = Event()
+            with ThreadPoolExecutor(1) as slow:
+                slow.submit(feed_goes_on.wait, 15)
+                feed._executor = slow
+                first.append_own(batch(b"1", key=b"a"))
+                await first.committed()
+                host.start()
+                await until(lambda: bool(feed._waiting))
+                group.network.isolate(1)
+                others = [group.replica(2), group.replica(3)]
+                await until(lambda: any(one.is_settled for one in others) and not first.is_leader)
+                second = next(one for one in others if one.is_settled)
+                group.network.heal()
+                await until(lambda: second.progress().get(first.id) == 1)
+                await until(lambda: first.leader == second.id)
+                third = next(one for one in others if one is not second)
+                group.network.isolate(third.id.node)
+                group.network.cut.add((1, second.id.node))
+                second.append(batch(b"2", key=b"b"))
+                await until(lambda: first.log_end_offset == 2)
+                assert (first.high_watermark, feed.applied) == (1, 0)
+                monkeypatch.setattr(Replica, "committed", counted)
+                feed_goes_on.set()
+                assert host._loading is not None
+                await asyncio.wait_for(host._loading, 10)
+            assert not host.is_ready
+            assert feed.state.numbers == {"a": 1}
+
+    run(scenario)
+
+
+def test_a_feed_that_could_not_read_tries_again_although_nothing_new_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed_module, "RETRY_AFTER_S", 0.02)
+    read_committed = Replica.read_committed
+    failures = 3
+
+    def read(replica: Replica, offset: int, bytes_max: int) -> FileRange | None:
+        nonlocal failures
+        if failures > 0:
+            failures -= 1
+            raise Refused(Reason.STORAGE_ERROR, "too many open files")
+        return read_committed(replica, offset, bytes_max)
+
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            replica = await node.replica(COMPACTED)
+            feed = feed_on(node, replica)
+            await feed.load()
+            monkeypatch.setattr(Replica, "read_committed", read)
+            replica.append_own(batch(b"1", key=b"a"))
+            await replica.committed()
+            await asyncio.wait_for(feed.wait_for(Offset(1)), 5)
+            assert (feed.state.numbers, failures) == ({"a": 1}, 0)
 
     run(scenario)

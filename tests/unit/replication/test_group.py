@@ -8,6 +8,7 @@ import pytest
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import Term
 from penstock.model.topic_config import TopicConfig
+from penstock.raft.messages import AppendRequest
 from penstock.raft.node import RaftNode
 
 from .group_rig import group_of, log_bytes, until
@@ -28,6 +29,28 @@ def test_what_is_acknowledged_is_on_a_majority_and_reaches_all(tmp_path: Path) -
             for replica in group.replicas:
                 await until(lambda replica=replica: log_bytes(replica) == log_bytes(leader))  # type: ignore[misc]
             assert leader.in_sync() == [1, 2, 3]
+
+    run(scenario)
+
+
+def test_a_follower_whose_connection_is_full_is_filled_when_there_is_room(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with group_of(tmp_path, 1, 2, 3) as group:
+            leader = await group.leader()
+            group.network.full = {3}
+            group.network.delivered.clear()
+            for number in range(20):
+                leader.append(batch(b"%d" % number))
+                await leader.committed()
+            sent = [
+                message
+                for message in group.network.delivered
+                if isinstance(message, AppendRequest) and message.to.node == 3 and message.entries
+            ]
+            assert sent == []
+            group.network.full = set()
+            await until(lambda: group.replica(3).high_watermark == 20)
+            await until(lambda: log_bytes(group.replica(3)) == log_bytes(leader))
 
     run(scenario)
 

@@ -215,6 +215,27 @@ def test_idle_groups_take_turns_and_none_waits_longer_than_a_round() -> None:
     play(test, groups=10)
 
 
+def test_idle_groups_do_not_wait_for_the_turns_of_those_that_are_gone() -> None:
+    """Longer than an election time-out, and their leaders would resign for want of answers."""
+
+    async def test(nodes: Nodes) -> None:
+        await nodes.connect()
+        await nodes.tick(10)
+        kept = 2
+        for gone in nodes.leaders[kept:]:
+            nodes.one.remove(gone.key)
+            nodes.two.remove(gone.key)
+        for leader in nodes.leaders[:kept]:
+            leader.acknowledged.clear()
+        for _ in range(10):
+            await nodes.tick(2 * IDLE_TURNS)
+            for leader in nodes.leaders[:kept]:
+                assert leader.acknowledged
+                leader.acknowledged.clear()
+
+    play(test, groups=200)
+
+
 def test_large_appends_in_front_of_a_beat_count_as_one() -> None:
     async def test(nodes: Nodes) -> None:
         await nodes.connect()

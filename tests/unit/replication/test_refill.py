@@ -2,12 +2,17 @@
 
 import asyncio
 from pathlib import Path
+from threading import Event
+
+import pytest
 
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import BrokerId, DirectoryId, LogIndex, PartitionIndex, ReplicaId, Term
+from penstock.model.topic_config import TopicConfig
 from penstock.raft.messages import AppendRequest, TimeoutNow, VoteRequest
 from penstock.replication.refill import Refill
 from penstock.storage import repair
+from penstock.storage.log import Log
 
 from .group_rig import group_of, log_bytes, until
 from .rig import TOPIC_ID, batch, read_values, run, running
@@ -124,5 +129,51 @@ def test_a_replica_that_comes_back_never_takes_itself_for_what_it_was(tmp_path: 
             await group.crash(2)
             leader = await group.leader()
             assert len(read_values(leader)) == 10
+
+    run(scenario)
+
+
+def test_a_message_while_a_snapshot_is_written_does_not_stop_a_replica_that_came_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By then its log begins after all that it knows to be applied."""
+    goes_on = Event()
+    is_held = Event()
+    sync = Log.sync
+
+    def slow_sync(log: Log) -> None:
+        if "node-1" in str(log.directory) and log.first_index > 1 and not goes_on.is_set():
+            is_held.set()
+            assert goes_on.wait(10)
+        sync(log)
+
+    async def scenario() -> None:
+        config = TopicConfig(segment_bytes=200)
+        async with group_of(tmp_path, 1, 2, 3, config=config) as group:
+            first = await group.leader()
+            for number in range(20):
+                first.append(batch(b"%d" % number))
+                await first.committed()
+            await group.open(group.start_node(4))
+            want(group, 2, 3, 4)
+            await until(lambda: any(one.is_reconciled for one in group.replicas))
+            node = group.network.nodes[1]
+            await node.replicas.pop(first.key).retire(
+                Refused(Reason.NOT_LEADER_OR_FOLLOWER, "it moved away")
+            )
+            await node.store.remove_partition(first.key)
+            leader = await group.leader()
+            await leader.delete_records(20)
+            assert leader._log.first_index > 1
+            monkeypatch.setattr(Log, "sync", slow_sync)
+            back = await group.open(node)
+            want(group, 2, 3, 4, 1)
+            await until(is_held.is_set)
+            await leader.confirm()
+            await asyncio.sleep(0)
+            goes_on.set()
+            await until(lambda: leader.is_reconciled or back.stopped_because is not None)
+            assert back.stopped_because is None
+            await until(lambda: not back.is_returning)
 
     run(scenario)
