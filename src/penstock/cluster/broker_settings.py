@@ -14,6 +14,7 @@ from penstock.cluster.settings import (
     ConfigType,
     Setting,
     at_least,
+    in_larger_unit,
     table,
 )
 from penstock.cluster.topic_settings import HOUR_MS, TOPIC_SETTINGS
@@ -78,8 +79,7 @@ def _topic_defaults() -> Iterator[Setting]:
                 type=INT if synonym.factor != 1 else setting.type,
                 default=default if is_last else None,
                 documentation=f"The broker-wide default of {setting.name}. {setting.documentation}",
-                # In a larger unit the bounds differ: 0 or -1 hours mean what they do in ms.
-                check=setting.check if synonym.factor == 1 else at_least(-1),
+                check=in_larger_unit(setting.check, synonym.factor),
                 has_effect=setting.has_effect,
                 is_dynamic=True,
             )

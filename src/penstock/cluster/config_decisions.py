@@ -71,6 +71,7 @@ def decide_replacement(
     state: ClusterState, resource: Resource, configs: Mapping[str, str | None], rules: ConfigRules
 ) -> list[ClusterRecord]:
     """All settings of the resource become these."""
+    check_values_present(configs, Reason.INVALID_REQUEST)
     if isinstance(resource, TopicResource):
         return _topic_changed(_topic_of(state, resource), configs, rules)
     check_broker_name(resource, rules.brokers)
@@ -137,9 +138,8 @@ def _check_edits(edits: Sequence[Edit]) -> None:
     names = [edit.name for edit in edits]
     if len(set(names)) != len(names):
         raise Refused(Reason.INVALID_REQUEST, "A configuration key is given more than once.")
-    check_values_present(
-        {edit.name: edit.value for edit in edits if edit.operation != Operation.DELETE}
-    )
+    changed = {edit.name: edit.value for edit in edits if edit.operation != Operation.DELETE}
+    check_values_present(changed, Reason.INVALID_REQUEST)
 
 
 def _topic_edited(
@@ -149,6 +149,9 @@ def _topic_edited(
     for edit in edits:
         setting = TOPIC_SETTINGS.get(edit.name)
         if setting is None:
+            if edit.operation == Operation.DELETE:
+                # Tools tidy up settings of other versions in this way: it is gone already.
+                continue
             raise Refused(Reason.INVALID_CONFIG, f"Unknown topic config name: {edit.name}")
         acting = effective_topic_setting(setting, current, broker)
         _apply_edit(edited, edit, setting.type, acting)
@@ -162,6 +165,8 @@ def _broker_edited(
     for edit in edits:
         setting = BROKER_SETTINGS.get(edit.name)
         if setting is None:
+            if edit.operation == Operation.DELETE:
+                continue
             raise Refused(Reason.INVALID_CONFIG, f"Unknown broker config name: {edit.name}")
         acting = effective_broker_setting(edit.name, {**broker, **current})
         _apply_edit(edited, edit, setting.type, acting)

@@ -20,13 +20,13 @@ __all__ = [
 ]
 
 
-def normalised(setting: Setting, text: str) -> str:
+def normalised(setting: Setting, text: str, reason: Reason) -> str:
     """The value in its normal form; refuses it with a sentence that names setting and value."""
     try:
         return setting.normalise(text)
     except BadValue as fault:
         detail = invalid(setting.name, text, str(fault))
-        raise Refused(Reason.INVALID_CONFIG, detail) from None
+        raise Refused(reason, detail) from None
 
 
 def check_topic_configs(
@@ -34,21 +34,25 @@ def check_topic_configs(
 ) -> dict[str, str]:
     """The overrides in normal form; `broker` gives the defaults of those not overridden."""
     checked: dict[str, str] = {}
-    check_values_present(overrides)
+    check_values_present(overrides, Reason.INVALID_CONFIG)
     for name, text in overrides.items():
         setting = TOPIC_SETTINGS.get(name)
         if setting is None:
             raise Refused(Reason.INVALID_CONFIG, f"Unknown topic config name: {name}")
         assert text is not None
-        checked[name] = normalised(setting, text)
+        checked[name] = normalised(setting, text, Reason.INVALID_CONFIG)
     check_together(checked, broker)
     return checked
 
 
 def check_broker_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
-    """Dynamic settings of brokers in normal form."""
+    """Dynamic settings of brokers in normal form.
+
+    A value that can't be used makes the request a bad one, where a topic's is a bad setting: that
+    is how Kafka's brokers tell them apart (KAFKA-13609).
+    """
     checked: dict[str, str] = {}
-    check_values_present(configs)
+    check_values_present(configs, Reason.INVALID_REQUEST)
     for name, text in configs.items():
         setting = BROKER_SETTINGS.get(name)
         if setting is None:
@@ -57,15 +61,16 @@ def check_broker_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
             detail = f"Cannot update these configs dynamically: {name}"
             raise Refused(Reason.INVALID_REQUEST, detail)
         assert text is not None
-        checked[name] = normalised(setting, text)
+        checked[name] = normalised(setting, text, Reason.INVALID_REQUEST)
     return checked
 
 
-def check_values_present(configs: Mapping[str, str | None]) -> None:
+def check_values_present(configs: Mapping[str, str | None], reason: Reason) -> None:
+    """A missing value is the fault of a new topic's settings, or of a request to change some."""
     missing = [name for name, text in configs.items() if text is None]
     if missing:
         detail = f"Null value not supported for configs: {', '.join(missing)}"
-        raise Refused(Reason.INVALID_CONFIG, detail)
+        raise Refused(reason, detail)
 
 
 def check_together(checked: Mapping[str, str], broker: Mapping[str, str]) -> None:

@@ -142,6 +142,21 @@ def level_or_default(low: int, high: int, default: int) -> Check:
     return check
 
 
+def in_larger_unit(check: Check | None, factor: int) -> Check | None:
+    """The check of a value that counts in a unit `factor` times as large.
+
+    A negative one is no amount, but says "forever" or the like, and that in every unit.
+    """
+    if check is None or factor == 1:
+        return check
+
+    def check_converted(value: Value) -> str | None:
+        number = _number(value)
+        return check(number if number < 0 else number * factor)
+
+    return check_converted
+
+
 def _number(value: Value) -> int | float:
     assert isinstance(value, int | float)
     return value

@@ -220,7 +220,8 @@ _MESSAGES = (
         "max.message.bytes",
         INT,
         1024 * 1024 + 12,
-        "The largest record batch that is accepted, as it travels (after compression).",
+        "The largest record batch that is accepted, as it travels (after compression); 112 MiB at"
+        " most, whatever is set.",
         "message.max.bytes",
         check=at_least(0),
     ),

@@ -1,4 +1,4 @@
-"""Log lines: readable on a terminal, JSON when a machine reads them. They go to stderr."""
+"""Log lines on stderr: text, in colours on a terminal, or JSON where a machine reads them."""
 
 import json
 import logging

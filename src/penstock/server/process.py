@@ -83,7 +83,7 @@ async def _serve(settings: Settings) -> None:
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)
     for door in settings.unopened_doors():
-        logger.warning("this version opens only the Kafka door: --%s has no effect", door)
+        logger.warning("this version does not open that door yet: --%s has no effect", door)
     await stop.wait()
     logger.info("stopping: answering what is in flight")
     await node.stop()

@@ -75,6 +75,13 @@ def test_asking_for_what_is_so_appends_nothing() -> None:
     assert decide_edits(state, T, [Edit("retention.ms", DELETE, None)], rules()) == []
 
 
+@pytest.mark.parametrize("resource", [T, BrokerResource(""), BrokerResource("0")])
+def test_taking_away_a_setting_that_does_not_exist_changes_nothing(resource: Resource) -> None:
+    """As a tool does that knows a setting from another version of Kafka."""
+    state = state_with({"flush.ms": "5"})
+    assert decide_edits(state, resource, [Edit("no.such", DELETE, None)], rules()) == []
+
+
 def test_edits_leave_the_other_settings_alone() -> None:
     before = {"flush.ms": "5", "retention.ms": "6"}
     after = edited(before, Edit("flush.ms", DELETE, None), Edit("segment.ms", SET, "9"))
@@ -116,7 +123,8 @@ def test_a_list_that_is_not_set_is_extended_from_the_brokers_value() -> None:
     [
         ([Edit("no.such", SET, "1")], Reason.INVALID_CONFIG, "no.such"),
         ([Edit("flush.ms", SET, "x")], Reason.INVALID_CONFIG, "Invalid value x for configuration"),
-        ([Edit("flush.ms", SET, None)], Reason.INVALID_CONFIG, "flush.ms"),
+        ([Edit("flush.ms", SET, None)], Reason.INVALID_REQUEST, "flush.ms"),
+        ([Edit("flush.ms", APPEND, None)], Reason.INVALID_REQUEST, "flush.ms"),
         ([Edit("flush.ms", APPEND, "1")], Reason.INVALID_CONFIG, "its type is not LIST"),
         (
             [Edit("flush.ms", SUBTRACT, "1")],
@@ -185,11 +193,16 @@ def test_brokers_have_dynamic_settings_each_or_together(broker: str) -> None:
         ("num.partitions", "5", Reason.INVALID_REQUEST),
         ("broker.id", "5", Reason.INVALID_REQUEST),
         ("no.such", "5", Reason.INVALID_CONFIG),
-        ("log.retention.ms", "soon", Reason.INVALID_CONFIG),
-        ("log.cleaner.max.compaction.lag.ms", "0", Reason.INVALID_CONFIG),
+        ("log.retention.ms", "soon", Reason.INVALID_REQUEST),
+        ("log.retention.ms", None, Reason.INVALID_REQUEST),
+        ("log.cleaner.max.compaction.lag.ms", "0", Reason.INVALID_REQUEST),
+        ("log.roll.hours", "0", Reason.INVALID_REQUEST),
     ],
 )
-def test_broker_settings_that_cannot_be_changed_now(name: str, value: str, reason: Reason) -> None:
+def test_broker_settings_that_cannot_be_changed_now(
+    name: str, value: str | None, reason: Reason
+) -> None:
+    """The reasons are those of Kafka's brokers, except for unknown settings, which those keep."""
     for resource in (BrokerResource(""), BrokerResource("0")):
         assert refused(Edit(name, SET, value), resource=resource).reason == reason
         with pytest.raises(Refused) as caught:

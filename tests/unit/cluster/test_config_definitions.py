@@ -56,6 +56,31 @@ def test_every_topic_setting_of_kafka_and_ours_is_there() -> None:
     assert set(TOPIC_SETTINGS) == {*KAFKA_TOPIC_SETTINGS, "penstock.flush.policy"}
 
 
+# The smallest value that its topics can use, for each setting in a larger unit than theirs.
+LARGER_UNITS = {
+    "log.retention.hours": -1,
+    "log.retention.minutes": -1,
+    "log.roll.hours": 1,
+    "log.roll.jitter.hours": 0,
+}
+
+
+@pytest.mark.parametrize("name", LARGER_UNITS)
+def test_what_a_broker_may_set_in_hours_its_topics_can_use(name: str) -> None:
+    """A value that is taken acts; one that no topic could have is refused with a sentence."""
+    of_topic = next(
+        setting
+        for setting in TOPIC_SETTINGS.values()
+        if name in [synonym.name for synonym in setting.synonyms]
+    )
+    smallest = LARGER_UNITS[name]
+    for number in (smallest, smallest + 1, 2**31 - 1):
+        static = validate_static({name: str(number)})
+        of_topic.parse(effective_topic_setting(of_topic, {}, static))
+    with pytest.raises(StartRefused, match=rf"{name} can't be .* Value must be at least"):
+        validate_static({name: str(smallest - 1)})
+
+
 def test_every_setting_is_whole() -> None:
     """Names match, defaults pass their own checks, and each has a sentence of documentation."""
     for table in (TOPIC_SETTINGS, BROKER_SETTINGS):

@@ -71,6 +71,8 @@ class World:
             group_id=G,
             generation_id=joined.generation_id,
             member_id=joined.member_id,
+            protocol_type="consumer",
+            protocol_name="range",
             assignments=[
                 SyncGroupRequestAssignment(member_id=m.member_id, assignment=b"assigned")
                 for m in joined.members

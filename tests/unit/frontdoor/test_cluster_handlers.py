@@ -10,6 +10,7 @@ import pytest
 from penstock.broker.leaderships import DEAD_BROKER_TOLD_S
 from penstock.broker.quorum import Member, QuorumView
 from penstock.broker.reassignments import Moving
+from penstock.frontdoor.kafka.api import Call
 from penstock.frontdoor.kafka.handlers import (
     alter_partition_reassignments,
     describe_cluster,
@@ -23,6 +24,7 @@ from penstock.frontdoor.kafka.handlers import (
 )
 from penstock.model.errors import Reason
 from penstock.model.ids import BrokerId
+from penstock.protocol.kafka.api_keys import ApiKey
 from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.protocol.kafka.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -177,6 +179,30 @@ def test_preferred_leaders_are_elected(version: int) -> None:
     assert results == [(0, 0), (1, ErrorCode.ELECTION_NOT_NEEDED)]
     assert topic.partition_result[0].error_message is None
     assert here.reassignments.asked == [(TOPIC, 0, 2.0), (TOPIC, 1, 2.0)]
+
+
+def test_a_topic_that_is_named_again_and_again_costs_no_more_than_its_partitions() -> None:
+    """One request may name very many, and nobody else is served while it is read."""
+    compared = 0
+
+    class Index(int):
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return int(self) == other
+
+        __hash__ = int.__hash__
+
+    here = world()
+    wanted = [
+        TopicPartitions(topic=TOPIC, partitions=[Index(10 * part + i) for i in range(15)])
+        for part in range(20)
+    ]
+    call = Call(here.services, ApiKey.ELECT_LEADERS, 2, None, here.peer, 0.0)
+    answer = asyncio.run(elect_leaders.handle(call, ElectLeadersRequest(topic_partitions=wanted)))
+    (topic,) = answer.replica_election_results
+    assert [each.partition_id for each in topic.partition_result] == list(range(205))
+    assert compared < 3 * 300
 
 
 @pytest.mark.parametrize("version", range(3))

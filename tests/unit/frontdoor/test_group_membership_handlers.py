@@ -175,8 +175,13 @@ def test_syncs_that_are_refused(tmp_path: Path) -> None:
             for fields, code in cases:
                 answer = await world.sync(joined, version, **fields)
                 assert (answer.error_code, answer.assignment) == (code, b"")
-        answer = await world.sync(joined, 5, protocol_name="other")
-        assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        for fields in (
+            {"protocol_name": "other"},
+            {"protocol_name": None},
+            {"protocol_type": None},
+        ):
+            answer = await world.sync(joined, 5, **fields)
+            assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
     in_world(tmp_path, body)
 

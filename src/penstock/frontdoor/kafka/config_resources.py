@@ -37,8 +37,6 @@ C = TypeVar("C")
 
 def resource_of(named: Named) -> Resource:
     if named.resource_type == ResourceType.TOPIC:
-        if not named.resource_name:
-            raise Refused(Reason.INVALID_REQUEST, "Default topic resources are not allowed.")
         return TopicResource(named.resource_name)
     if named.resource_type == ResourceType.BROKER:
         return BrokerResource(named.resource_name)
@@ -60,6 +58,8 @@ async def change_all(
             if times[each.resource_type, each.resource_name] > 1:
                 detail = "Each resource must appear at most once."
                 raise Refused(Reason.INVALID_REQUEST, detail)
+            if each.resource_type == ResourceType.TOPIC and not each.resource_name:
+                raise Refused(Reason.INVALID_REQUEST, "Default topic resources are not allowed.")
             changes[position] = resource_of(each), change_of(each)
         except Refused as refused:
             answers[position] = refused

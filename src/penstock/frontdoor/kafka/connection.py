@@ -284,14 +284,17 @@ class KafkaConnection:
 
     def _answer(self, call: ServedCall, reply: Reply) -> None:
         call.reply = reply
-        if call is self._line[0] and not self._send_is_due:
+        # An answer that could only be told by closing has emptied the line.
+        if self._line and call is self._line[0] and not self._send_is_due:
             # A burst of answers, as after a group commit, leaves in one go.
             self._send_is_due = True
             self._parts.surroundings.loop.call_soon(self._send_answered)
 
     def _answer_early(self, call: ServedCall) -> None:
+        if call.reply is not None:
+            return
         code = call.route.api.drain_code
-        if call.reply is not None or code is None:
+        if code is None:
             return
         call.reply = self._error_reply(call, code)
         if isinstance(call.future, asyncio.Task):

@@ -268,6 +268,30 @@ def test_a_refusal_that_the_api_can_not_tell_closes(caplog: pytest.LogCaptureFix
     assert "DESCRIBE_GROUPS v5 was refused: no such thing" in caplog.text
 
 
+def test_a_late_refusal_that_the_api_can_not_tell_closes_without_a_fault(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As a broker without its cluster does to those who look for a coordinator."""
+
+    async def refuse_later(call: Call, request: Any) -> Any:
+        await asyncio.sleep(0)
+        raise Refused(Reason.REBOOTSTRAP_REQUIRED, "no controller")
+
+    faults: list[Any] = []
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: faults.append(context))
+        async with open_house(describe_api(refuse_later)) as house:
+            client = await house.connect()
+            client.send(describe_frame(1) + describe_frame(2))
+            assert await client.is_closed()
+
+    asyncio.run(scenario())
+    assert "DESCRIBE_GROUPS v5 was refused: no controller" in caplog.text
+    assert faults == []
+
+
 @pytest.mark.parametrize("is_late", [False, True])
 def test_a_bug_in_a_handler_is_logged_and_answered(
     is_late: bool, caplog: pytest.LogCaptureFixture

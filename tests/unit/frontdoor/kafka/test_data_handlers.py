@@ -475,6 +475,19 @@ def test_producers_get_ids_and_are_described(tmp_path: Path) -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("known", [{"producer_id": 5}, {"producer_epoch": 5}])
+def test_a_producer_with_half_an_identity_is_refused(tmp_path: Path, known: dict[str, int]) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            for version in range(3, 7):
+                request = InitProducerIdRequest(transactional_id=None, **known)
+                response = await Door(node).ask(init_producer_id.API, version, request)
+                assert response.error_code == ErrorCode.INVALID_REQUEST
+                assert (response.producer_id, response.producer_epoch) == (-1, -1)
+
+    run(scenario)
+
+
 def test_records_are_deleted_up_to_an_offset(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as node:

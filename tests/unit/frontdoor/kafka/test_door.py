@@ -11,7 +11,9 @@ from penstock.frontdoor.kafka import door as door_module
 from penstock.frontdoor.kafka.api import Call, Frames
 from penstock.model.errors import StartRefused
 from penstock.net import frame_connection
+from penstock.protocol.kafka.api_keys import ApiKey
 from penstock.protocol.kafka.error_codes import ErrorCode
+from penstock.protocol.kafka.headers import encode_request_header
 from penstock.protocol.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 from .kit import (
@@ -19,6 +21,7 @@ from .kit import (
     House,
     beat,
     beat_frame,
+    frame_of,
     heartbeat_api,
     open_house,
 )
@@ -414,6 +417,35 @@ def test_drain_answers_long_polls_at_once() -> None:
             client.close()
             await asyncio.wait_for(drain, 5)
         assert ended == ["poll"]
+
+    asyncio.run(scenario())
+
+
+def test_drain_with_a_refused_version_in_line() -> None:
+    """A refused ApiVersions waits for its turn behind a long poll, and is no API to drain."""
+
+    async def scenario() -> None:
+        polled = asyncio.Event()
+
+        async def poll(call: Call, request: HeartbeatRequest) -> HeartbeatResponse:
+            polled.set()
+            await asyncio.Event().wait()
+            raise AssertionError("never answered")
+
+        api = heartbeat_api(poll, drain_code=ErrorCode.NOT_COORDINATOR)
+        async with open_house(api) as house:
+            client = await house.connect()
+            unknown = encode_request_header(ApiKey.API_VERSIONS, 0, 2, "tester")
+            unknown = unknown[:2] + b"\x00\x63" + unknown[4:]
+            client.send(beat_frame(1) + frame_of(unknown))
+            await polled.wait()
+            draining = asyncio.create_task(house.door.drain(5.0))
+            _, answer = await client.read_beat()
+            assert answer.error_code == ErrorCode.NOT_COORDINATOR
+            refused = await client.read_frame()
+            assert refused[:6] == b"\x00\x00\x00\x02" + ErrorCode.UNSUPPORTED_VERSION.to_bytes(2)
+            client.close()
+            await draining
 
     asyncio.run(scenario())
 

@@ -8,6 +8,7 @@ leader by itself as soon as a majority is there, and without one nothing may lea
 """
 
 import asyncio
+from collections.abc import Iterable
 
 from penstock.frontdoor.kafka.api import Api, Call
 from penstock.frontdoor.kafka.errors import error_code
@@ -51,15 +52,14 @@ async def handle(call: Call, request: ElectLeadersRequest) -> ElectLeadersRespon
     )
 
 
-def _wanted(call: Call, request: ElectLeadersRequest) -> dict[str, list[int]]:
+def _wanted(call: Call, request: ElectLeadersRequest) -> dict[str, Iterable[int]]:
     if request.topic_partitions is None:
         topics = call.services.cluster.topics()
-        return {topic.name: list(range(topic.partitions)) for topic in topics}
-    wanted: dict[str, list[int]] = {}
+        return {topic.name: range(topic.partitions) for topic in topics}
+    wanted: dict[str, dict[int, None]] = {}
     for topic in request.topic_partitions:
-        indexes = wanted.setdefault(topic.topic, [])
-        indexes += [index for index in dict.fromkeys(topic.partitions) if index not in indexes]
-    return wanted
+        wanted.setdefault(topic.topic, {}).update(dict.fromkeys(topic.partitions))
+    return dict(wanted)
 
 
 async def _elect(

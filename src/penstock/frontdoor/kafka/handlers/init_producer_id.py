@@ -16,8 +16,12 @@ from penstock.protocol.kafka.messages.init_producer_id import (
     InitProducerIdResponse,
 )
 
+NONE = -1
+
 
 async def handle(call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    if (request.producer_id == NONE) != (request.producer_epoch == NONE):
+        raise Refused(Reason.INVALID_REQUEST, "a producer's id and epoch belong together")
     try:
         producer_id, epoch = await call.services.producers.identify(request.transactional_id)
     except Refused as refused:

@@ -11,7 +11,7 @@ the election, within a bound. Every broker answers from its own copy of the meta
 lost its cluster sends clients away (REBOOTSTRAP_REQUIRED, before version 13 by ending the
 connection), since its copy may be old.
 
-Deviations: none known.
+Other deviations: none known.
 """
 
 from collections.abc import Awaitable, Iterable

@@ -11,8 +11,14 @@ from penstock.protocol.kafka.api_keys import ApiKey
 from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
+# From here on a member must name the protocol and its type (KIP-559).
+PROTOCOL_FROM = 5
+
 
 async def handle(call: Call, request: SyncGroupRequest) -> SyncGroupResponse:
+    names_protocol = request.protocol_type is not None and request.protocol_name is not None
+    if call.version >= PROTOCOL_FROM and not names_protocol:
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     command = Sync(
         group_id=GroupId(request.group_id),
         member_id=MemberId(request.member_id),

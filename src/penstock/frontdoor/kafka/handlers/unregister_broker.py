@@ -1,7 +1,7 @@
 """UnregisterBroker, version 0: forget a broker that is gone for good.
 
-Refused while the broker is there or holds replicas: it has to be drained first, where Kafka lets
-it go at once and leaves its partitions with fewer copies.
+Refused while the broker holds replicas, or runs and is not drained: it has to be drained first,
+where Kafka lets it go at once and leaves its partitions with fewer copies.
 """
 
 from penstock.frontdoor.kafka.api import Api, Call
