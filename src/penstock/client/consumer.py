@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -59,12 +60,17 @@ class Consumer:
         # Why the broker can't be reached just now, or None.
         self.unreachable_because: str | None = None
         self.unreachable_since: float | None = None
-        self._has_group = group is not None
+        self._group = group
         self._is_closed = False
+        # Records that an iterator has taken and not handed on: whoever reads next gets them first.
+        self._unread: deque[ConsumedRecord] = deque()
+        # An error that came among records, told once those are handed over.
+        self._failure: ClientError | None = None
         self._consumer = _make(librdkafka_settings(bootstrap, settings | dict(options or {})))
 
     def subscribe(self, topics: Sequence[str]) -> None:
         """Share the topics' partitions with the other members of the group."""
+        self._unread.clear()
         self._consumer.subscribe(
             list(topics),
             on_assign=self._take,
@@ -76,6 +82,7 @@ class Consumer:
         """Read these partitions from these offsets, without a group."""
         self.assigned = set(offsets)
         self.assignments += 1
+        self._unread.clear()
         self._consumer.assign(
             [
                 confluent_kafka.TopicPartition(partition.topic, partition.partition, offset)
@@ -85,6 +92,11 @@ class Consumer:
 
     def poll(self, timeout_s: float = 0.25) -> list[ConsumedRecord]:
         """What has arrived, waiting at most `timeout_s` for the first record."""
+        if self._unread:
+            rest = list(self._unread)
+            self._unread.clear()
+            return rest
+        self._tell_failure()
         first = self._consumer.poll(timeout_s)
         if first is None:
             return []
@@ -92,11 +104,18 @@ class Consumer:
         records = [self._record(message) for message in messages if not self._noticed(message)]
         if records:
             self.unreachable_because = self.unreachable_since = None
+        else:
+            self._tell_failure()
         return records
+
+    def _tell_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
 
     def done(self, records: Sequence[ConsumedRecord]) -> None:
         """Mark records as processed: the group's committed offset will move past them."""
-        if not self._has_group:
+        if self._group is None:
             return
         latest = {(record.topic, record.partition): record.offset + 1 for record in records}
         held = [
@@ -110,7 +129,9 @@ class Consumer:
     def __iter__(self) -> Iterator[ConsumedRecord]:
         """Records without end, each marked done when the next one is asked for."""
         while True:
-            for record in self.poll():
+            self._unread.extend(self.poll())
+            while self._unread:
+                record = self._unread.popleft()
                 yield record
                 self.done([record])
 
@@ -138,7 +159,7 @@ class Consumer:
         self.close()
 
     def _noticed(self, message: confluent_kafka.Message) -> bool:
-        """Whether the message is an event rather than a record; raises for real errors."""
+        """Whether the message is an event or an error rather than a record."""
         partition = _key(message.topic() or "", message.partition() or 0)
         error = message.error()
         if error is None:
@@ -150,7 +171,12 @@ class Consumer:
         if error.retriable() and not error.fatal():
             self._on_error(error)
             return True
-        raise from_kafka(error, what=f"topic {message.topic()}", bootstrap=self.bootstrap)
+        topic = message.topic()
+        what = f"group {self._group}" if topic is None else f"topic {topic}"
+        failure = from_kafka(error, what=what, bootstrap=self.bootstrap)
+        # The first one, which may be why there are others.
+        self._failure = self._failure or failure
+        return True
 
     def _on_error(self, error: confluent_kafka.KafkaError) -> None:
         if error.code() == confluent_kafka.KafkaError._ALL_BROKERS_DOWN:

@@ -89,4 +89,9 @@ _SENTENCES: dict[str, tuple[type[ClientError], str]] = {
     "UNKNOWN_MEMBER_ID": _GROUP_ACTIVE,
     "ILLEGAL_GENERATION": _GROUP_ACTIVE,
     "GROUP_SUBSCRIBED_TO_TOPIC": _GROUP_ACTIVE,
+    "_MAX_POLL_EXCEEDED": (
+        ClientError,
+        "{what} took this consumer's partitions away: it asked for no records for longer than "
+        "max.poll.interval.ms.",
+    ),
 }

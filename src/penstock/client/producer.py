@@ -118,16 +118,21 @@ class Producer:
             self.close()
 
     def _queue(self, topic: str, arguments: dict[str, Any]) -> None:
+        try:
+            _check_names(arguments["headers"])
+            self._queue_when_there_is_room(topic, arguments)
+        except confluent_kafka.KafkaException as error:
+            raise _unsendable(topic, reason_of(error.args[0])) from None
+        except (OverflowError, UnicodeEncodeError) as error:
+            raise _unsendable(topic, str(error)) from None
+
+    def _queue_when_there_is_room(self, topic: str, arguments: dict[str, Any]) -> None:
         while True:
             try:
                 self._producer.produce(topic, **arguments)
                 return
             except BufferError:
                 self._producer.poll(0.1)
-            except confluent_kafka.KafkaException as error:
-                raise ClientError(
-                    f"A record for topic {topic} can't be sent: {reason_of(error.args[0])}."
-                ) from None
 
     def _reporter(
         self, on_delivery: Callable[[Delivery], None] | None
@@ -150,6 +155,17 @@ class Producer:
         self.failed += 1
         if self.first_failure is None:
             self.first_failure = f"{reason_of(error)} (topic {message.topic()})"
+
+
+def _check_names(headers: list[tuple[str, bytes | None]]) -> None:
+    """confluent-kafka ends the process for a name that UTF-8 can't hold."""
+    for header in headers:
+        if isinstance(header[0], str):
+            header[0].encode()
+
+
+def _unsendable(topic: str, reason: str) -> ClientError:
+    return ClientError(f"A record for topic {topic} can't be sent: {reason}.")
 
 
 def _make(settings: dict[str, Any]) -> confluent_kafka.Producer:

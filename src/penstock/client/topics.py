@@ -190,7 +190,7 @@ class Topics:
             return question(*arguments, **options)
         except confluent_kafka.KafkaException as error:
             raise from_kafka(error.args[0], what=what, bootstrap=self._asking.bootstrap) from None
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, OverflowError) as error:
             raise ClientError(f"The client refused {what}: {str(error).rstrip('.')}.") from None
 
 

@@ -1,4 +1,5 @@
-"""Proves that a topic is asked for again when the client library never sent the first request."""
+"""Topics: one is asked for again when the client library never sent the first request, and what
+that library refuses is told in a sentence."""
 
 from concurrent.futures import Future
 from typing import Any
@@ -6,7 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from penstock.client.errors import BrokerUnreachable, ControllerNotReached, from_kafka
+from penstock.client.errors import BrokerUnreachable, ClientError, ControllerNotReached, from_kafka
 from penstock.client.topics import Topics
 
 NEVER_SENT = "Failed while waiting for controller: Local: Timed out"
@@ -58,3 +59,8 @@ def test_what_was_never_sent_is_asked_again_by_a_new_client() -> None:
 def test_what_may_have_been_sent_is_not() -> None:
     with pytest.raises(BrokerUnreachable, match="Timed out"):
         Topics(FakeAsking("Timed out", "")).create("t")
+
+
+def test_a_number_that_the_client_can_not_hold_is_refused_in_a_sentence() -> None:
+    with pytest.raises(ClientError, match="The client refused topic t: "):
+        Topics(FakeAsking("")).create("t", partitions=2**40)
