@@ -37,8 +37,17 @@ class Writing:
         return self.null if data is None else encode(form, data)
 
     def _as_json(self, record: "ConsumedRecord") -> bytes:
-        key, key_format = to_json(self.key_format, record.key)
-        value, value_format = to_json(self.value_format, record.value)
+        try:
+            return self._json_line(record, self.key_format, self.value_format)
+        except RecursionError:
+            # What can just be read may be nested too deeply to be written inside something else.
+            return self._json_line(record, Format.BASE64, Format.BASE64)
+
+    def _json_line(
+        self, record: "ConsumedRecord", wanted_key: Format, wanted_value: Format
+    ) -> bytes:
+        key, key_format = to_json(wanted_key, record.key)
+        value, value_format = to_json(wanted_value, record.value)
         content: dict[str, object] = {
             "topic": record.topic,
             "partition": record.partition,

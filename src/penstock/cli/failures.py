@@ -66,7 +66,9 @@ def _say(sentence: str, code: int) -> int:
 
 
 def _usage_sentence(error: click.UsageError) -> str:
-    sentence = error.format_message().rstrip(".")
+    sentence = error.format_message()
+    if not sentence.endswith("..."):
+        sentence = sentence.removesuffix(".")
     command = error.ctx.command_path if error.ctx is not None else "penstock"
     return f"{sentence} (see {command} --help)."
 

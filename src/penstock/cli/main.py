@@ -1,5 +1,6 @@
 """The command `penstock`: runs a subcommand and turns what went wrong into a sentence."""
 
+import os
 import sys
 
 import click
@@ -38,12 +39,24 @@ def cli() -> None:
 
 def main() -> int:
     """Run the command line; the result is the exit code of the process."""
+    _open_standard_streams()
     try:
         outcome = cli.main(prog_name="penstock", standalone_mode=False)
         sys.stdout.flush()
         return outcome if isinstance(outcome, int) else 0
     except (Exception, KeyboardInterrupt) as error:
         return exit_code_of(error)
+
+
+def _open_standard_streams() -> None:
+    """Whoever closed one, as `>&-` does, wants nothing from it, but its number must be taken.
+
+    Otherwise the next file or socket gets it, and then what is printed goes there.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # It stays open as long as the process runs.
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
 if __name__ == "__main__":

@@ -159,7 +159,7 @@ def _header(pair: str) -> Header:
     name, equals, value = pair.partition("=")
     if not equals or not name:
         raise click.UsageError(f"Header {pair!r} is not NAME=VALUE")
-    return name, value.encode()
+    return name, os.fsencode(value)
 
 
 def _bytes(text: str | None) -> bytes | None:

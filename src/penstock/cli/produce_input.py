@@ -1,13 +1,12 @@
 """Turns what is typed, piped or lies in a file into records to produce."""
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import BinaryIO
 
 from penstock.cli.failures import CommandFailed
-from penstock.cli.formats import BadFormat, Format, decode, from_json
+from penstock.cli.formats import BadFormat, Format, decode, from_json, parse_json, to_utf8
 
 LINE_BYTES_MAX = 100 * 1024 * 1024
 Header = tuple[str, bytes | None]
@@ -104,8 +103,8 @@ class Reading:
             value=_field("value", value_format, content.get("value")),
             key=_field("key", key_format, content["key"]) if "key" in content else self.key,
             headers=_headers(content["headers"]) if "headers" in content else self.headers,
-            partition=_number("partition", content.get("partition"), self.partition),
-            timestamp_ms=_number("timestamp", content.get("timestamp"), self.timestamp_ms),
+            partition=_number("partition", content.get("partition"), self.partition, 31),
+            timestamp_ms=_number("timestamp", content.get("timestamp"), self.timestamp_ms, 63),
             input_bytes=len(line),
         )
 
@@ -116,7 +115,7 @@ def _lines(source: BinaryIO) -> Iterator[bytes]:
 
 def _object(line: bytes) -> dict[str, object]:
     try:
-        content = json.loads(line)
+        content = parse_json(line)
     except ValueError as error:
         raise BadFormat(f"it is not JSON: {error}") from None
     if not isinstance(content, dict):
@@ -140,11 +139,11 @@ def _format(named: object, otherwise: Format) -> Format:
         raise BadFormat(f"{named!r} is none of {', '.join(Format)}") from None
 
 
-def _number(name: str, held: object, otherwise: int | None) -> int | None:
+def _number(name: str, held: object, otherwise: int | None, bits: int) -> int | None:
     if held is None:
         return otherwise
-    if not isinstance(held, int) or isinstance(held, bool) or not 0 <= held < 2**63:
-        raise BadFormat(f"its {name} is no whole number")
+    if not isinstance(held, int) or isinstance(held, bool) or not 0 <= held < 2**bits:
+        raise BadFormat(f"its {name} is no whole number from 0 to {2**bits - 1}")
     return held
 
 
@@ -160,6 +159,7 @@ def _header(pair: object) -> Header:
     if not isinstance(pair, list | tuple) or len(pair) != 2 or not isinstance(pair[0], str):
         raise BadFormat("a header is no pair of a name and a value")
     name, held = pair
+    to_utf8(name)
     if isinstance(held, dict) and set(held) == {"base64"}:
         return name, _field(f"header {name}", Format.BASE64, held["base64"])
     return name, _field(f"header {name}", Format.TEXT, held)

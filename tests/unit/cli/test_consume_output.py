@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from typing import Any
 
 from penstock.cli.consume_output import Writing
@@ -59,3 +60,13 @@ def test_json_has_everything_and_says_when_a_value_is_no_text() -> None:
         "headers": [["a", "1"], ["b", None]],
     }
     assert json.loads(written(TOMBSTONE, as_json=True))["value"] is None
+
+
+def test_no_depth_of_nesting_stops_the_output() -> None:
+    """Also where a value can just be read, and not be written inside the line."""
+    for depth in (10, *range(900, 1_000), 100_000):
+        value = b"[" * depth + b"]" * depth
+        record = replace(RECORD, value=value)
+        line = written(record, as_json=True, value_format=Format.JSON)
+        assert line.endswith(b"}\n")
+        assert written(record, value_format=Format.JSON) == value + b"\n"

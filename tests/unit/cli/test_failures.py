@@ -21,6 +21,11 @@ from penstock.model.errors import StartRefused
             2,
             "penstock: No such option (see penstock --help).\n",
         ),
+        (
+            click.UsageError("'a:x' is not TOPIC or TOPIC:PARTITION,..."),
+            2,
+            "penstock: 'a:x' is not TOPIC or TOPIC:PARTITION,... (see penstock --help).\n",
+        ),
         (click.Abort(), 130, ""),
         (KeyboardInterrupt(), 130, ""),
         (PermissionError(13, "Permission denied", "/x"), 1, "penstock: /x: permission denied.\n"),

@@ -138,3 +138,20 @@ def test_completion_knows_commands_and_options() -> None:
 def test_the_way_to_up_imports_nothing_heavy(heavy: str) -> None:
     program = f"import sys, penstock.cli.main, penstock.cli.up; sys.exit({heavy!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], timeout=30).returncode == 0
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams_are_no_fault(closed: str) -> None:
+    """A file or socket that is opened later must not take the place of one of them."""
+    program = (
+        "import os, sys; sys.argv = ['penstock', 'config', 'show']; "
+        "from penstock.cli.main import main; code = main(); "
+        "taken = os.open(os.devnull, os.O_RDONLY); "
+        "sys.exit(code or taken < 3)"
+    )
+    shell = f'"$0" -c "$1" {closed}'
+    outcome = subprocess.run(
+        ["sh", "-c", shell, sys.executable, program], capture_output=True, text=True, timeout=60
+    )
+    assert (outcome.returncode, outcome.stderr) == (0, "")
+    assert ("data_dir" in outcome.stdout) == (">&-" not in closed.replace("2>&-", ""))
