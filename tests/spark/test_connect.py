@@ -18,7 +18,7 @@ from tests.spark.conftest import Produce
 from tests.spark.rig import Record
 from tests.spark.rig_server import SparkServer
 
-PROGRAM_TIMEOUT_S = 120
+PROGRAM_TIMEOUT_S = 240
 PROGRAM = """
 import json, sys
 from pyspark.sql import functions

@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import lit
 
+from penstock.spark import dead_letters, decode
 from tests.e2e.conftest import MakeTopic
 from tests.e2e.processes import Broker
 from tests.spark.conftest import Produce
@@ -75,6 +76,33 @@ def test_rows_are_what_was_produced_with_every_codec_null_and_header(
         assert row.timestamp.astimezone(UTC) == _time(record.timestamp_ms)
         assert _pairs(row.headers) == list(record.headers)
     assert offsets(frame) == [(0, n) for n in range(15)] + [(1, n) for n in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("spark.sql.timestampType", "TIMESTAMP_NTZ"),
+        ("spark.sql.ansi.enforceReservedKeywords", "true"),
+    ],
+)
+def test_columns_are_the_same_whatever_a_session_makes_of_types_and_names(
+    spark: SparkSession,
+    read: Read,
+    make_topic: MakeTopic,
+    produce: Produce,
+    setting: str,
+    value: str,
+) -> None:
+    topic = make_topic()
+    produce(topic, [Record(value=b"\xff", timestamp_ms=T0_MS)])
+    spark.conf.set(setting, value)
+    try:
+        frame = read(subscribe=topic, includeHeaders=True)
+        assert dict(frame.dtypes)["timestamp"] == "timestamp"
+        (letter,) = rows(dead_letters(decode(frame, "text")))
+    finally:
+        spark.conf.unset(setting)
+    assert ("penstock.timestamp", str(T0_MS).encode()) in _pairs(letter.headers)
 
 
 def _time(timestamp_ms: int | None) -> datetime:

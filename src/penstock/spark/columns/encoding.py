@@ -9,7 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.records.batch import HEADER_SIZE, LENGTH_OFFSET_OVERHEAD, MAGIC, BatchHeader
-from penstock.records.compression import Codec, compress, compress_lz4
+from penstock.records.compression import (
+    DECOMPRESSED_BYTES_MAX,
+    Codec,
+    compress,
+    compress_lz4,
+)
 from penstock.spark.columns.encoder_columns import EncoderColumns as EncoderColumns
 from penstock.spark.columns.tables import Integers, WrittenRows
 
@@ -42,7 +47,12 @@ class Encoder:
     def __init__(self, *, codec: Codec, level: int | None = None, batch_bytes_max: int) -> None:
         self._codec = codec
         self._level = level
-        self._records_bytes_max = min(max(0, batch_bytes_max - HEADER_SIZE), _RECORDS_BYTES_MAX)
+        # What unpacks to more is taken for a bomb by whoever reads it.
+        self._record_bytes_max = (
+            _RECORDS_BYTES_MAX if codec is Codec.NONE else DECOMPRESSED_BYTES_MAX
+        )
+        records_bytes_max = max(0, batch_bytes_max - HEADER_SIZE)
+        self._records_bytes_max = min(records_bytes_max, self._record_bytes_max)
 
     def encode(
         self, columns: EncoderColumns, rows: npt.NDArray[np.integer]
@@ -56,7 +66,7 @@ class Encoder:
         while first < len(chosen):
             # Room for one record of any size, or for a whole batch.
             capacity = max(int(sizes[first]), min(remaining, self._records_bytes_max))
-            if capacity > _RECORDS_BYTES_MAX:
+            if capacity > self._record_bytes_max:
                 raise RecordTooLarge(
                     f"A record of {capacity} bytes is larger than a record batch can be."
                 )

@@ -16,15 +16,17 @@ COLUMNS = (
     "headers",
 )
 
+# Spark reads these by the settings of the session, which can make a keyword of a name and a type
+# without time zone of TIMESTAMP; names in backticks and the full name mean the same everywhere.
 _TYPES = {
     "key": "BINARY",
     "value": "BINARY",
     "topic": "STRING",
     "partition": "INT",
     "offset": "BIGINT",
-    "timestamp": "TIMESTAMP",
+    "timestamp": "TIMESTAMP_LTZ",
     "timestampType": "INT",
-    "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
+    "headers": "ARRAY<STRUCT<`key`: STRING, `value`: BINARY>>",
 }
 
 assert tuple(_TYPES) == COLUMNS
@@ -32,4 +34,4 @@ assert tuple(_TYPES) == COLUMNS
 
 def spark_schema(columns: Sequence[str]) -> str:
     """The schema of these columns, in this order, as Spark's data definition language has it."""
-    return ", ".join(f"{name} {_TYPES[name]}" for name in columns)
+    return ", ".join(f"`{name}` {_TYPES[name]}" for name in columns)

@@ -63,8 +63,12 @@ class Scratch:
         try:
             return unpack(packed, self.data[self.filled :].data)
         except cramjam.DecompressionError as error:
-            if _OUT_OF_ROOM in str(error) and len(self.data) < DECOMPRESSED_BYTES_MAX:
-                return None
+            if _OUT_OF_ROOM in str(error):
+                if len(self.data) < DECOMPRESSED_BYTES_MAX or self.filled:
+                    return None
+                raise CorruptBatch(
+                    f"records decompress to more than {DECOMPRESSED_BYTES_MAX} bytes"
+                ) from None
             raise CorruptBatch(f"records don't decompress: {error}") from None
 
     def _grow(self) -> None:

@@ -21,6 +21,11 @@ _SECURITY_PREFIXES = ("sasl.", "ssl.", "security.")
 _PROTOCOL = "security.protocol"
 _READ_TIMEOUT_NAMES = ("kafkaConsumer.pollTimeoutMs", "kafka.default.api.timeout.ms")
 _WRITE_TIMEOUT_NAMES = ("kafka.delivery.timeout.ms",)
+# Those who mean for ever write the largest number there is, but requests and sockets count
+# milliseconds in 32 bits, and more than one of these times may be added up: eleven days.
+_TIME_MS_MAX = 1_000_000_000
+# The protocol has 16 bits for its length.
+_CLIENT_ID_BYTES_MAX = 2**15 - 1
 
 _WIRE_NAMES = frozenset(
     {
@@ -129,8 +134,9 @@ def wire_settings(given: Given, use: Use) -> WireSettings:
     wanted: dict[str, object] = {"bootstrap": _bootstrap(given)}
     client_id = given.text("kafka.client.id")
     if client_id:
-        wanted["client_id"] = client_id
-    _set_seconds(wanted, "request_timeout_s", given, ("kafka.request.timeout.ms",))
+        wanted["client_id"] = _checked_client_id(client_id)
+    # A socket that may not wait at all would not even wait until it is connected.
+    _set_seconds(wanted, "request_timeout_s", given, ("kafka.request.timeout.ms",), least_ms=1)
     _set_seconds(wanted, "metadata_ttl_s", given, ("kafka.metadata.max.age.ms",))
     for field, name in (
         ("receive_buffer_bytes", "kafka.receive.buffer.bytes"),
@@ -163,19 +169,33 @@ def _fetching(given: Given) -> dict[str, object]:
         wanted["fetch_bytes_max"] = max(1, min(given_sizes))
     wait = given.number("kafka.fetch.max.wait.ms", most=INT_MAX)
     if wait is not None:
-        wanted["fetch_wait_ms"] = wait
+        wanted["fetch_wait_ms"] = min(wait, _TIME_MS_MAX)
     _set_seconds(wanted, "retry_timeout_s", given, _READ_TIMEOUT_NAMES)
     return wanted
 
 
 def _set_seconds(
-    wanted: dict[str, object], field: str, given: Given, names: tuple[str, ...]
+    wanted: dict[str, object],
+    field: str,
+    given: Given,
+    names: tuple[str, ...],
+    *,
+    least_ms: int = 0,
 ) -> None:
     """The longest of the times given in milliseconds, if any is."""
     times = [given.number(name) for name in names]
     known = [time for time in times if time is not None]
     if known:
-        wanted[field] = max(known) / 1000
+        wanted[field] = min(max(least_ms, *known), _TIME_MS_MAX) / 1000
+
+
+def _checked_client_id(client_id: str) -> str:
+    if len(client_id.encode()) > _CLIENT_ID_BYTES_MAX:
+        raise OptionError(
+            f"The option kafka.client.id may have at most {_CLIENT_ID_BYTES_MAX} bytes, "
+            f"not {shown(client_id)}."
+        )
+    return client_id
 
 
 def _bootstrap(given: Given) -> str:

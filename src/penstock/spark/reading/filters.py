@@ -31,8 +31,9 @@ from pyspark.sql.datasource import (
 from penstock.model.ids import TopicPartition
 
 OFFSET_MAX = 2**63 - 1
-# These are never null, so conditions on null are decided at once.
-NEVER_NULL = frozenset({"topic", "partition", "offset", "timestamp", "timestampType"})
+# These are never null, so conditions on null are decided at once. A timestamp may be: one that is
+# too far from 1970 for Spark's microseconds.
+NEVER_NULL = frozenset({"topic", "partition", "offset", "timestampType"})
 
 Test = Callable[[Any], bool]
 
@@ -80,6 +81,8 @@ class Narrowing:
 
     def _take(self, given: Filter) -> bool:
         column = _column(given)
+        if column == "timestamp":
+            self._bound_start(given)
         if column not in NEVER_NULL:
             return False
         if isinstance(given, IsNotNull):
@@ -94,8 +97,6 @@ class Narrowing:
                 return _take_test(given, self.partition_tests, int)
             case "offset":
                 return self._take_offset(given)
-            case "timestamp":
-                self._bound_start(given)
         return False
 
     def _take_offset(self, given: Filter) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from penstock.client.wire.cluster import WireCluster
+from penstock.client.wire.errors import UnknownTopic
 from penstock.spark.options.reading import ReadOptions
 from penstock.spark.planning.density import Density, Sample, density, probe_points
 from penstock.spark.planning.ranges import OffsetRange, is_split_wanted, split
@@ -31,7 +32,11 @@ def split_ranges(
 def _density(cluster: WireCluster, wanted: OffsetRange) -> Density:
     samples = []
     for point in probe_points(wanted.start, wanted.stop):
-        header = cluster.peek(wanted.partition, point)
+        try:
+            header = cluster.peek(wanted.partition, point)
+        except UnknownTopic:
+            # Whether the query may go on without it is for whoever reads the range to say.
+            break
         samples.append(Sample.of(point, header))
         # Nothing lies from here to the end of the log, so that later points have nothing either.
         if header is None:

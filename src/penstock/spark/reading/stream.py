@@ -18,8 +18,11 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from penstock.client.errors import ClientError
 from penstock.client.wire.cluster import WireCluster
+from penstock.client.wire.errors import UnknownTopic
 from penstock.spark.options.reading import ReadOptions
+from penstock.spark.planning.errors import PlanError
 from penstock.spark.planning.offsets import to_json
 from penstock.spark.reading.group_progress import GroupProgress, patience_for_commits
 from penstock.spark.reading.notes import log_notes
@@ -39,13 +42,30 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._planner: StreamPlanner | None = None
         self._group: GroupProgress | None = None
+        # Why there is no offset at which a first batch could begin.
+        self._start_refused: ClientError | None = None
 
     def __getstate__(self) -> dict[str, object]:
         """Connections stay where they were made."""
-        return {"_options": self._options, "_planner": None, "_group": None}
+        return {
+            "_options": self._options,
+            "_planner": None,
+            "_group": None,
+            "_start_refused": None,
+        }
 
     def initialOffset(self) -> Json:
-        return self._planning().initial().to_json()
+        """Spark also asks when it repeats the first batch, whose own end says where it began.
+
+        By then the options may not fit the topics any more. So it is an error only once a batch
+        is to begin there.
+        """
+        self._start_refused = None
+        try:
+            return self._planning().initial().to_json()
+        except (PlanError, UnknownTopic) as error:
+            self._start_refused = error
+            return StreamOffset(first_start={}).to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._planning().stop_at_now()
@@ -60,6 +80,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
         begin = StreamOffset.from_json(start)
+        if begin.is_initial and self._start_refused is not None:
+            raise self._start_refused
         # Spark calls `commit` only when a later batch is planned, and so never for the last one;
         # but whatever it starts from here is processed.
         self._show_progress(begin)

@@ -1,10 +1,11 @@
 """From where to where each micro-batch of a stream reads."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from penstock.client.errors import ClientError
 from penstock.client.wire.cluster import WireCluster
+from penstock.client.wire.errors import UnknownTopic
 from penstock.model.ids import TopicPartition
 from penstock.spark.options.bounds import Side
 from penstock.spark.options.reading import ReadOptions
@@ -136,10 +137,22 @@ class StreamPlanner:
                 f" offset {position[partition]} already: the topic was made anew, or the start was"
                 " set behind its end"
             )
-        earliest = self._cluster.earliest(new | anew) if new or anew else {}
+        earliest = self._earliest(new | anew) if new or anew else {}
         for partition in sorted(new):
             self._check_new(partition, earliest[partition])
         return {p: earliest[p] if p in earliest else position[p] for p in ends}
+
+    def _earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """A batch that is repeated may hold partitions that have been deleted since.
+
+        If the query may lose data they are read from 0 on, and their tasks find nothing there.
+        """
+        try:
+            return self._cluster.earliest(partitions)
+        except UnknownTopic:
+            if self._options.fail_on_data_loss:
+                raise
+            return dict.fromkeys(partitions, 0)
 
     def _check_new(self, partition: TopicPartition, earliest: int) -> None:
         if earliest > 0:

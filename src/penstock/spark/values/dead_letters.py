@@ -9,6 +9,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.spark.values.frames import quoted
 from penstock.spark.values.refusals import DecodeRefused
+from penstock.spark.writing.layout import HEADERS
 
 SOURCE_FORMAT = "penstock"
 CHECKPOINT_SETTING = "spark.sql.streaming.checkpointLocation"
@@ -20,7 +21,6 @@ ORIGINS: dict[str, str] = {
     "penstock.offset": "offset",
     "penstock.timestamp": "timestamp",
 }
-HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 
 
 def dead_letters(
@@ -101,13 +101,13 @@ def write_dead_letters(
 
 def _headers(df: DataFrame, error: str) -> Column:
     own = [_header(name, _origin(column)) for name, column in ORIGINS.items() if _has(df, column)]
-    added = sf.array(*own, _header(REASON_HEADER, quoted(error))).cast(HEADERS_TYPE)
+    added = sf.array(*own, _header(REASON_HEADER, quoted(error))).cast(HEADERS)
     if not _has(df, "headers"):
         return added
-    found = df.schema["headers"].dataType.simpleString()
-    if found != HEADERS_TYPE:
-        raise DecodeRefused(f"The column 'headers' is {found}, and not {HEADERS_TYPE}.")
-    none = sf.array().cast(HEADERS_TYPE)
+    found, wanted = df.schema["headers"].dataType.simpleString(), HEADERS.simpleString()
+    if found != wanted:
+        raise DecodeRefused(f"The column 'headers' is {found}, and not {wanted}.")
+    none = sf.array().cast(HEADERS)
     return sf.concat(sf.coalesce(sf.col("headers"), none), added)
 
 

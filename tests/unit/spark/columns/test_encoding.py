@@ -194,3 +194,15 @@ def test_a_record_that_no_batch_can_hold_is_refused(monkeypatch: pytest.MonkeyPa
     columns = _columns("numpy", [Record(value=b"v" * 200)])
     with pytest.raises(RecordTooLarge, match="larger than a record batch can be"):
         _encode(columns, [0], batch_bytes_max=HEADER_SIZE)
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+def test_a_record_that_readers_would_take_for_a_bomb_is_refused(
+    codec: Codec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.spark.columns.encoding.DECOMPRESSED_BYTES_MAX", 1000)
+    columns = _columns("numpy", [Record(value=b"v" * 600), Record(value=b"v" * 2000)])
+    assert len(_encode(columns, [0, 0], codec=codec, batch_bytes_max=10_000)) == 2
+    with pytest.raises(RecordTooLarge, match="larger than a record batch can be"):
+        _encode(columns, [1], codec=codec, batch_bytes_max=10_000)
+    assert len(_encode(columns, [1], codec=Codec.NONE, batch_bytes_max=10_000)) == 1

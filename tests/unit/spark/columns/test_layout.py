@@ -37,10 +37,20 @@ def test_the_arrow_schema_is_the_one_that_spark_asks_for() -> None:
 
 def test_the_text_of_the_schema_names_sparks_types() -> None:
     simple = _SPARK_SCHEMA.simpleString().removeprefix("struct<").removesuffix(">")
-    ours = spark_schema(COLUMNS).lower().replace("timestamptype ", "timestampType ")
+    ours = spark_schema(COLUMNS).replace("`", "").lower()
+    # What Spark prints as a timestamp is the one with local time zone.
+    ours = ours.replace("timestamp_ltz", "timestamp").replace("timestamptype ", "timestampType ")
     assert ours.replace(", ", ",").replace(": ", ":").replace(" ", ":") == simple
 
 
+def test_the_text_of_the_schema_means_the_same_under_all_settings_of_a_session() -> None:
+    """As TIMESTAMP does not under spark.sql.timestampType, and `key` where keywords are kept."""
+    assert spark_schema(("key", "timestamp", "headers")) == (
+        "`key` BINARY, `timestamp` TIMESTAMP_LTZ, "
+        "`headers` ARRAY<STRUCT<`key`: STRING, `value`: BINARY>>"
+    )
+
+
 def test_columns_come_in_the_order_asked_for() -> None:
-    assert spark_schema(("offset", "key")) == "offset BIGINT, key BINARY"
+    assert spark_schema(("offset", "key")) == "`offset` BIGINT, `key` BINARY"
     assert arrow_schema(("offset", "key")).names == ["offset", "key"]

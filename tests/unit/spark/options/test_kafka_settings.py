@@ -9,6 +9,8 @@ from penstock.spark.options.kafka_settings import READING, WRITING, Use
 from tests.unit.spark.options.samples import read_with, write_with
 
 DEFAULTS = WireSettings(bootstrap="localhost:9092")
+# Twice as much still fits into milliseconds of 32 bits.
+FOR_EVER_S = 1_000_000.0
 
 
 def test_what_is_not_set_keeps_the_wire_clients_defaults() -> None:
@@ -22,6 +24,9 @@ def test_what_is_not_set_keeps_the_wire_clients_defaults() -> None:
         ("kafka.client.id", "reports", "client_id", "reports"),
         ("kafka.client.id", "", "client_id", DEFAULTS.client_id),
         ("kafka.request.timeout.ms", "1500", "request_timeout_s", 1.5),
+        ("kafka.request.timeout.ms", "0", "request_timeout_s", 0.001),
+        ("kafka.request.timeout.ms", str(2**31 - 1), "request_timeout_s", FOR_EVER_S),
+        ("kafka.request.timeout.ms", str(2**63 - 1), "request_timeout_s", FOR_EVER_S),
         ("kafka.metadata.max.age.ms", "0", "metadata_ttl_s", 0.0),
         ("kafka.receive.buffer.bytes", "65536", "receive_buffer_bytes", 65536),
         ("kafka.receive.buffer.bytes", "-1", "receive_buffer_bytes", DEFAULTS.receive_buffer_bytes),
@@ -45,6 +50,8 @@ def test_settings_of_both_directions(name: str, text: str, field: str, value: ob
             500,
         ),
         ({"kafka.fetch.max.wait.ms": "20"}, "fetch_wait_ms", 20),
+        ({"kafka.fetch.max.wait.ms": str(2**31 - 1)}, "fetch_wait_ms", FOR_EVER_S * 1000),
+        ({"kafkaConsumer.pollTimeoutMs": str(2**63 - 1)}, "retry_timeout_s", FOR_EVER_S),
         ({"kafka.isolation.level": "read_committed"}, "isolation_read_committed", True),
         ({"kafka.isolation.level": "READ_UNCOMMITTED"}, "isolation_read_committed", False),
         ({"kafka.default.api.timeout.ms": "9000"}, "retry_timeout_s", 9.0),
@@ -78,6 +85,12 @@ def test_a_write_gives_up_after_the_delivery_timeout() -> None:
 def test_wrong_values_are_refused_by_name(name: str, text: str) -> None:
     with pytest.raises(OptionError, match=rf"^The option {name} must be .*, not \"{text}\"\.$"):
         read_with({name: text})
+
+
+def test_a_name_that_no_request_can_carry_is_refused() -> None:
+    assert read_with({"kafka.client.id": "x" * 32767}).wire.client_id == "x" * 32767
+    with pytest.raises(OptionError, match=r"kafka\.client\.id may have at most 32767 bytes"):
+        read_with({"kafka.client.id": "ü" * 16384})
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,7 @@ class FakeCluster:
         self.commits.append((group, dict(offsets)))
 
     def peek(self, partition: TopicPartition, offset: int) -> BatchHeader | None:
+        self._log(partition)
         self.peeked.append(offset)
         return self.batch_at(offset)
 

@@ -95,6 +95,9 @@ def test_a_condition_that_is_understood_is_kept_exactly(
         (EqualTo(("headers", "key"), "x"), (0, 10)),
         (EqualTo(("partition",), None), (0, 10)),
         (EqualTo(("timestampType",), 0), (0, 10)),
+        # A timestamp that is too far from 1970 for Spark is null.
+        (IsNotNull(("timestamp",)), (0, 10)),
+        (IsNull(("timestamp",)), (0, 10)),
     ],
 )
 def test_a_condition_that_is_not_stays_with_spark(

@@ -18,8 +18,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from penstock.client.wire.errors import UnknownTopic
 from penstock.client.wire.settings import WireSettings
 from penstock.spark.options.errors import OptionError
+from penstock.spark.planning.errors import PlanError
 from penstock.spark.reading import stream as stream_module
 from penstock.spark.reading.batch import BatchReader, FilteringBatchReader
 from penstock.spark.reading.fixed_schema import check_schema
@@ -31,7 +33,7 @@ from penstock.spark.reading.group_progress import (
 from penstock.spark.reading.stream import StreamReader
 from penstock.spark.reading.topic_range import TopicRange
 from penstock.spark.source import PenstockSource, takes_filters
-from tests.unit.spark.reading.fake_cluster import FakeCluster, options, place
+from tests.unit.spark.reading.fake_cluster import FakeCluster, Log, options, place
 
 
 @pytest.fixture
@@ -58,6 +60,41 @@ def test_each_finished_batch_is_committed_once_and_the_last_one_too(cluster: Fak
     assert len(cluster.commits) == 1
     query.stop()
     assert cluster.is_closed
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"startingOffsets": '{"a": {"0": 2}}'}, {"startingTimestamp": 102}],
+)
+def test_a_first_batch_is_repeated_even_if_the_options_fit_no_more(
+    cluster: FakeCluster, given: dict[str, Any]
+) -> None:
+    cluster.logs[place("a")].times = {n: 100 + n for n in range(5)}
+    chosen = options(subscribe="a", **given)
+    query = StreamReader(chosen)
+    end = query.latestOffset(query.initialOffset(), ReadAllAvailable())
+    # The process died in that batch; since then the topic has got a partition without records.
+    cluster.logs[place("a", 1)] = Log()
+    again = StreamReader(chosen)
+    (wanted,) = again.partitions(again.initialOffset(), end)
+    assert isinstance(wanted, TopicRange)
+    assert (wanted.place, wanted.start, wanted.stop) == (place("a"), 2, 5)
+    assert again.latestOffset(end, ReadAllAvailable()) == {"a": {"0": 5, "1": 0}}
+
+
+def test_a_start_that_can_not_be_found_is_told_when_a_batch_shall_begin_there(
+    cluster: FakeCluster,
+) -> None:
+    query = StreamReader(options(subscribe="a", startingOffsets='{"a": {"7": 2}}'))
+    start = query.initialOffset()
+    with pytest.raises(PlanError, match="must name exactly the partitions"):
+        query.latestOffset(start, ReadAllAvailable())
+    missing = StreamReader(options(subscribe="b"))
+    with pytest.raises(UnknownTopic, match="Topic b does not exist"):
+        missing.latestOffset(missing.initialOffset(), ReadAllAvailable())
+    cluster.logs[place("b")] = Log(end=3)
+    # Spark asks twice, and what it hears last counts.
+    assert missing.latestOffset(missing.initialOffset(), ReadAllAvailable())["b"] == {"0": 3}
 
 
 def test_trouble_with_a_commit_is_told_once_and_harms_nobody(

@@ -238,6 +238,29 @@ def test_a_deleted_topic_ends_the_query_or_is_left_out(caplog: pytest.LogCapture
     assert careless.ranges(end, careless.next(end)) == [("a-0", 0, 2)]
 
 
+def test_a_repeated_batch_whose_new_topic_is_deleted_ends_the_query_or_is_left_to_its_task() -> (
+    None
+):
+    cluster = FakeCluster(a=5)
+    given = {"subscribePattern": ".*", "minPartitions": 2}
+    _, first = Run(cluster, **given).first()
+    cluster.logs[place("a")].end = 6
+    cluster.logs[place("b")] = Log(end=4000)
+    second = Run(cluster, **given).next(first)
+    # The process died with the batch planned and not done.
+    del cluster.logs[place("b")]
+    with pytest.raises(UnknownTopic, match="Topic b does not exist"):
+        Run(cluster, **given).ranges(first, second)
+    careless = Run(cluster, failOnDataLoss="false", **given)
+    assert careless.ranges(first, second) == [("a-0", 5, 6), ("b-0", 0, 4000)]
+    cut = Run(cluster, **given | {"failOnDataLoss": "false", "minPartitions": 3})
+    assert [part for part in cut.ranges(first, second) if part[0] == "b-0"] == [
+        ("b-0", 0, 2000),
+        ("b-0", 2000, 4000),
+    ]
+    assert careless.next(second).position == {place("a"): 6}
+
+
 def test_a_topic_made_anew_is_never_skipped() -> None:
     cluster = FakeCluster(a=5)
     run, careless = Run(cluster, subscribe="a"), Run(cluster, subscribe="a", failOnDataLoss="false")

@@ -6,11 +6,13 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import numba
 import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_type
 
 from penstock.spark.values.avro.nodes import spark_type
+from penstock.spark.values.avro.running import kernels
 from penstock.spark.values.avro.schema import parse_schema
 from tests.unit.spark.values.avro_rows import decoded, record, written
 
@@ -103,6 +105,18 @@ def test_each_type_comes_out_as_it_was_written(
         found = decoded(schema, [data, None, data])
         assert found.errors.to_pylist() == [None] * 3, schema
         assert found.values.to_pylist() == [expected, None, expected], schema
+
+
+def test_values_are_the_same_where_numba_is_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As NUMBA_DISABLE_JIT does: its functions then run as they are written, on numpy's numbers."""
+    monkeypatch.setenv("PENSTOCK_KERNELS", "numba")
+    monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
+    kernels.cache_clear()
+    try:
+        found = decoded("long", [written("long", 1_000_000)])
+    finally:
+        kernels.cache_clear()
+    assert found.values.to_pylist() == [1_000_000]
 
 
 def _in_a_record(schema: Any, value: Any, expected: Any) -> tuple[Any, Any, Any]:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -36,11 +37,16 @@ class Kernels:
 
 @cache
 def kernels() -> Kernels | None:
-    """None where numba is not installed."""
+    """None where numba is not installed, or does not compile."""
     try:
-        from numba import njit
-    except ImportError:
+        numba: Any = import_module("numba")
+    except Exception:
+        # Whatever keeps numba from working: Python walks to the same results.
         return None
+    if numba.config.DISABLE_JIT:
+        # What is not compiled would count in the eight bits of a byte of numpy's.
+        return None
+    njit = numba.njit
     try:
         options: dict[str, Any] = {"nogil": True, "cache": True}
         return Kernels(walk=njit(**options)(walk), gather=njit(**options)(gather), cached=True)
