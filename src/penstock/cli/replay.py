@@ -6,7 +6,7 @@ import click
 
 from penstock.cli.options import bootstrap_option, json_option
 from penstock.cli.output import counted, print_json
-from penstock.cli.replay_bounds import TIME_HELP, OffsetBound, OffsetBoundType, TimeType
+from penstock.cli.replay_bounds import TIME_HELP, Moment, OffsetBound, OffsetBoundType, TimeType
 from penstock.cli.spark_options import spark_options
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -15,8 +15,8 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 @click.command()
 @click.argument("path")
 @click.option("--to", "topic", required=True, metavar="TOPIC", help="Made if it is missing.")
-@click.option("--from-time", "from_ms", type=TimeType(), help=f"Records from {TIME_HELP} on.")
-@click.option("--until-time", "until_ms", type=TimeType(), help="Records before this time.")
+@click.option("--from-time", type=TimeType(), help=f"Records from {TIME_HELP} on.")
+@click.option("--until-time", type=TimeType(), help="Records before this time.")
 @click.option(
     "--from-offset",
     type=OffsetBoundType(),
@@ -43,8 +43,8 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 def replay(
     path: str,
     topic: str,
-    from_ms: int | None,
-    until_ms: int | None,
+    from_time: Moment | None,
+    until_time: Moment | None,
     from_offset: tuple[OffsetBound, ...],
     until_offset: tuple[OffsetBound, ...],
     compression: str,
@@ -72,8 +72,9 @@ def replay(
         selection=Selection(
             from_offset=dict(from_offset),
             until_offset=dict(until_offset),
-            from_ms=from_ms,
-            until_ms=until_ms,
+            from_ms=None if from_time is None else from_time.ms,
+            until_ms=None if until_time is None else until_time.ms,
+            words=_words(from_ms=from_time, until_ms=until_time),
         ),
         compression=compression,
         is_again=is_again,
@@ -83,3 +84,7 @@ def replay(
         print_json({"topic": topic, "records": records})
         return
     click.echo(f"Brought {counted(records, 'record')} from {path} back into topic {topic}.")
+
+
+def _words(**times: Moment | None) -> dict[str, str]:
+    return {name: at.words for name, at in times.items() if at is not None and at.words is not None}

@@ -2,6 +2,7 @@
 
 import re
 import time
+from dataclasses import dataclass
 
 import click
 
@@ -16,20 +17,28 @@ _BOUND = re.compile(r"(?:(?P<partition>[0-9]{1,9}):)?(?P<offset>[0-9]{1,18})")
 OffsetBound = tuple[int | None, int]
 
 
-class TimeType(click.ParamType[int]):
-    """A time; the value is in milliseconds since 1970."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    ms: int
+    """Since 1970."""
+    words: str | None = None
+    """How long ago, if it was given like that: the same words mean another time later."""
 
+
+class TimeType(click.ParamType[Moment]):
     name = "TIME"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
+    ) -> Moment:
         from penstock.client.offsets import AtTime
 
-        position = parse_position(str(value), now_ms=int(time.time() * 1000))
+        text = str(value).strip().lower()
+        position = parse_position(text, now_ms=int(time.time() * 1000))
         if not isinstance(position, AtTime):
             self.fail(f"{value!r} is no time; give {TIME_HELP}", param, ctx)
-        return position.timestamp_ms
+        is_fixed = position == parse_position(text, now_ms=0)
+        return Moment(ms=position.timestamp_ms, words=None if is_fixed else text)
 
 
 class OffsetBoundType(click.ParamType[OffsetBound]):

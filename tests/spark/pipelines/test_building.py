@@ -29,7 +29,10 @@ sources:
       cold: {condition: temperature < 10}
   strict:
     topic: readings
-    decode: {format: json, schema: "sensor STRING, temperature DOUBLE", keep: [offset]}
+    decode:
+      format: json
+      schema: "sensor STRING, temperature DOUBLE, `room.floor` INT"
+      keep: [offset]
     rules: {plausible: {condition: temperature < 80, action: fail}}
   words: {topic: readings, decode: {format: text, into: word, keep: []}}
   rooms: {files: rooms.csv, format: csv, schema: "sensor STRING, room STRING", stream: false}

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from penstock.cli.archive import archive
 from penstock.cli.replay import replay
+from penstock.cli.replay_bounds import Moment
 
 
 @pytest.fixture
@@ -67,7 +68,15 @@ def test_bounds_of_a_replay(called: list[tuple[str, dict[str, Any]]]) -> None:
     ((_, given),) = called
     assert dict(given["from_offset"]) == {None: 5, 2: 9}
     assert dict(given["until_offset"]) == {None: 7}
-    assert (given["from_ms"], given["until_ms"]) == (1500, None)
+    assert (given["from_time"], given["until_time"]) == (Moment(ms=1500), None)
+
+
+def test_how_long_ago_is_known_again(called: list[tuple[str, dict[str, Any]]]) -> None:
+    times = ["--from-time", "2H", "--until-time", "2026-05-01T12:00Z"]
+    assert run(replay, "there", "--to", "t", *times) == ""
+    ((_, given),) = called
+    assert given["from_time"].words == "2h"
+    assert given["until_time"] == Moment(ms=1_777_636_800_000)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,9 @@
 
 import io
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -236,3 +239,35 @@ def test_reset_asks_and_tells_what_it_will_do(tmp_path: Path) -> None:
     assert "no flow shaw; did you mean show?" in str(
         penstock("reset", str(path), "--flow", "shaw", "--yes").exception
     )
+
+
+# As `penstock pipeline run`, with a run that shows rows instead of one that needs Spark.
+SHOWS_ROWS = """
+import sys
+from penstock.cli.main import main
+from penstock.pipelines.running import runner
+from penstock.pipelines.running.refusals import FlowFailed
+from penstock.pipelines.sinks.console_sink import print_at_once
+from penstock.pipelines.sinks.sink import SinkRefused
+
+def run_pipeline(pipeline, **given):
+    try:
+        print_at_once("a batch")
+    except SinkRefused as refused:
+        raise FlowFailed("show", str(refused))
+
+runner.run_pipeline = run_pipeline
+sys.exit(main())
+"""
+
+
+def test_rows_that_nobody_reads_any_more_end_a_run_with_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "iot.yaml"
+    path.write_text(SPECIFICATION)
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-c", SHOWS_ROWS, "pipeline", "run", str(path)]
+    with open(writing, "wb") as stdout:
+        outcome = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True)
+    said = "penstock: The flow show failed: Whoever read the rows on the console has gone.\n"
+    assert (outcome.stderr, outcome.returncode) == (said, 1)

@@ -9,6 +9,7 @@ can only be the last one, and the next epoch takes its number. Old ones are fold
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -149,14 +150,30 @@ class Ledger:
 
     def last_committed(self, last_batch: LastBatch) -> Entry | None:
         """Only the very last entry can be one that is not committed."""
-        for number in reversed(self.numbers()[-2:]):
+        numbers = self.numbers()[-2:]
+        for number in reversed(numbers):
             entry = self.entry(number)
             if entry.is_committed(last_batch):
                 return entry
+        if len(numbers) > 1:
+            raise self._not_in_table(numbers[0])
         return None
 
     def committed(self, last_batch: LastBatch) -> Iterator[Entry]:
-        return (entry for entry in self.entries() if entry.is_committed(last_batch))
+        """All but the last one must be; what comes after the call is left out."""
+        numbers = self.numbers()
+        known = cache(last_batch)
+        for entry in self.entries(numbers):
+            if entry.is_committed(known):
+                yield entry
+            elif entry.number < numbers[-1]:
+                raise self._not_in_table(entry.number)
+
+    def _not_in_table(self, number: int) -> ArchiveRefused:
+        return ArchiveRefused(
+            f"Epoch {number} of the archive {self._folder.parent.parent} is in its ledger, but not"
+            " in its table: bring the table's own files back."
+        )
 
     def write(self, entry: Entry) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)

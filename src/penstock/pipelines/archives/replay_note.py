@@ -6,7 +6,7 @@ folder `_replays` of the archive.
 
 import secrets
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,8 @@ class ReplayNote:
     bases: Mapping[int, int]
     """By partition: the end of the target before the first record."""
     state: State = State.UNFINISHED
+    words: Mapping[str, str] = field(default_factory=dict)
+    """How long ago the times of the selection were, where they were given like that."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -47,6 +49,7 @@ class ReplayNote:
             "spans": [[span.partition, span.start, span.stop] for span in self.spans],
             "bases": {str(partition): base for partition, base in self.bases.items()},
             "state": str(self.state),
+            "words": dict(self.words),
         }
 
 
@@ -82,6 +85,7 @@ def _read(path: Path) -> ReplayNote:
             ),
             bases={int(partition): base for partition, base in content["bases"].items()},
             state=State(content["state"]),
+            words=dict(content.get("words", {})),
         )
     except (AttributeError, KeyError, TypeError, ValueError):
         raise ArchiveRefused(f"The file {path} is damaged: it describes no replay.") from None

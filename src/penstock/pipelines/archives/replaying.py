@@ -137,7 +137,8 @@ class Replaying:
             if (note.topic, note.topic_id) == (target.name, target.topic_id)
         ]
         unfinished = [note for note in earlier if note.state is State.UNFINISHED]
-        same = [note for note in unfinished if note.selection == selection]
+        asked = self._wanted.selection
+        same = [note for note in unfinished if asked.is_said_by(note.words, note.selection)]
         if same:
             return same[0], True
         self._check_first(note for note in earlier if note.selection == selection)
@@ -163,6 +164,7 @@ class Replaying:
             topic=self._target.name,
             topic_id=self._target.topic_id,
             selection=self._wanted.selection.to_json(),
+            words=self._wanted.selection.words,
             spans=spans,
             bases={span.partition: ends[self._place(span.partition)] for span in spans},
         )
@@ -171,7 +173,8 @@ class Replaying:
         return TopicPartition(TopicName(self._target.name), PartitionIndex(partition))
 
     def _task(self, span: Span) -> PartitionReplay:
-        selection = self._wanted.selection
+        # As it was when the replay began, if that was said by how long ago.
+        selection = self.note.selection
         return PartitionReplay(
             stretch=Stretch(
                 root=str(self._wanted.root),
@@ -179,8 +182,8 @@ class Replaying:
                 files=self._archived.files(span),
                 start=span.start,
                 stop=span.stop,
-                from_ms=selection.from_ms,
-                until_ms=selection.until_ms,
+                from_ms=selection["from_ms"],
+                until_ms=selection["until_ms"],
             ),
             topic=self._target.name,
             base=self.note.bases[span.partition],

@@ -21,6 +21,8 @@ class Selection:
     until_offset: Bounds = field(default_factory=dict)
     from_ms: int | None = None
     until_ms: int | None = None
+    words: Mapping[str, str] = field(default_factory=dict)
+    """By `from_ms` and `until_ms`: how long ago, where a time was said like that."""
 
     @property
     def has_times(self) -> bool:
@@ -40,6 +42,11 @@ class Selection:
                     f"The archive has {partitions} partitions, so there is no partition"
                     f" {partition}."
                 )
+
+    def is_said_by(self, words: Mapping[str, str], selection: Mapping[str, Any]) -> bool:
+        """Whether the same was asked for: how long ago a time is, moves on with the clock."""
+        mine = {**self.to_json(), **self.words}
+        return self.words == words and mine == {**selection, **words}
 
     def to_json(self) -> dict[str, Any]:
         """The same for the same selection, so that a replay is known again."""

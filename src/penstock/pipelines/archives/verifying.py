@@ -39,13 +39,14 @@ class Verification:
     def __init__(self, root: Path) -> None:
         self._root = root
         self.description = archive_at(root)
-        # In this order, because an archive may grow meanwhile: what Spark has noted is in the
-        # table, and what the table holds is in the ledger.
+        self._ledger = Ledger(root)
+        # In this order, because an archive may grow meanwhile: what Spark has noted, and all but
+        # the last epoch of the ledger, is in the table, and what the table holds is in the ledger.
+        self._last = max(self._ledger.numbers(), default=0)
         checkpoint = checkpoint_of(root)
         self._noted = query_id(checkpoint), last_committed(checkpoint)
         table = open_table(self.description.format, str(root), self.description.options)
         self._in_table = _relative_paths(table)
-        self._ledger = Ledger(root)
         self._damaged: list[str] = []
         self._numbers = self._ledger.numbers()
         self.entries = list(self._ledger.entries(self._numbers, self._damaged.append))
@@ -79,7 +80,9 @@ class Verification:
 
     def _is_unfinished(self, entry: Entry) -> bool:
         """The last epoch may be one that is being written, or whose process was killed."""
-        if not entry.files or not self._in_table.isdisjoint(file.path for file in entry.files):
+        if entry.number < self._last or not entry.files:
+            return False
+        if not self._in_table.isdisjoint(file.path for file in entry.files):
             return False
         query, batch = self._noted
         return query != entry.query or batch is None or batch < entry.batch

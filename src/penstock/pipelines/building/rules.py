@@ -17,6 +17,7 @@ from penstock.pipelines.building.spark_problems import problem_of
 from penstock.pipelines.building.words import place_of_word
 from penstock.pipelines.specification.model import Action, Rule
 from penstock.pipelines.specification.problems import Problem
+from penstock.spark.values.frames import quoted
 
 OBSERVATION = "rules."
 BROKEN_RULE = "broken_rule"
@@ -79,7 +80,8 @@ def _broken(rule: Rule) -> Column:
 
 
 def _failure(frame: DataFrame, dataset: str, rule: Rule) -> Column:
-    row = sf.substring(sf.to_json(sf.struct(*frame.columns)), 1, ROW_LENGTH_MAX)
+    columns = [quoted(name) for name in frame.columns]
+    row = sf.substring(sf.to_json(sf.struct(*columns)), 1, ROW_LENGTH_MAX)
     said = sf.concat(
         sf.lit(f"A row of {dataset} breaks the rule {rule.name} ({rule.condition}): "),
         row,

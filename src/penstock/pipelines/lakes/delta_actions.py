@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import time
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
@@ -17,6 +18,8 @@ from penstock.pipelines.lakes.partition_folders import timestamp_text
 
 # Spark's readers of Delta refuse a table with these in a column's name.
 _NAME_SIGNS_REFUSED = frozenset(" ,;{}()\n\t=")
+_TIME_TYPES = ("date", "timestamp", "timestamp_ntz")
+_YEAR = re.compile(r"(?!0000)[0-9]{4}-")
 # `deltalake` takes a percent sign for the start of an escape, and a backslash for a slash.
 _ROOT_SIGNS_REFUSED = frozenset("%\\")
 
@@ -110,6 +113,7 @@ def refuse_files(files: Sequence[DataFile], held: deltalake.Schema, table: str) 
                     f"The partition column {name!r} has a row with an empty text, which Delta"
                     f" can't tell from null: the table {table!r} does not take it."
                 )
+    _refuse_far_times(files, held, table)
     required = [field.name for field in held.fields if not field.nullable]
     for file in files:
         for name in required:
@@ -117,6 +121,19 @@ def refuse_files(files: Sequence[DataFile], held: deltalake.Schema, table: str) 
                 raise LakeRefused(
                     f"The column {name!r} of the table {table!r} may not be null,"
                     " but rows may have null there."
+                )
+
+
+def _refuse_far_times(files: Sequence[DataFile], held: deltalake.Schema, table: str) -> None:
+    """As values of partitions, no reader of the log could take them."""
+    times = {field.name for field in held.fields if str(field.type.type) in _TIME_TYPES}
+    for file in files:
+        for name in times.intersection(file.partition):
+            value = file.partition[name]
+            if value is not None and not _YEAR.match(value):
+                raise LakeRefused(
+                    f"The partition column {name!r} has a row with {value!r}, which is outside of"
+                    f" the years 1 to 9999: the table {table!r} does not take it."
                 )
 
 

@@ -31,7 +31,10 @@ def sync_commits(root: str, after: int) -> None:
 
 
 def added_paths(root: str, version: int) -> Iterator[str]:
-    """Absolute paths of files that a commit brought, without those that only moved rows."""
+    """Absolute paths of files that a commit brought, without those that only moved rows.
+
+    Refuses a commit that changed rows: what it left as it was can't be told from what is new.
+    """
     path = _path(root, version)
     try:
         lines = path.read_text().splitlines()
@@ -39,10 +42,17 @@ def added_paths(root: str, version: int) -> Iterator[str]:
         raise LakeRefused(
             f"The Delta table {root!r} no longer has commit {version} in its log."
         ) from missing
-    for line in lines:
-        add = json.loads(line).get("add") if line else None
-        if add is not None and add["dataChange"]:
-            yield _added_path(root, add)
+    actions = [json.loads(line) for line in lines if line]
+    added = [each["add"] for each in actions if "add" in each and each["add"]["dataChange"]]
+    removed = [each["remove"] for each in actions if "remove" in each]
+    if added and any(remove.get("dataChange", True) for remove in removed):
+        raise LakeRefused(
+            f"The Delta table {root!r} was rewritten since it was last read (commit {version}), so"
+            " that what is new in it can't be told from what is old: read it from the start, with a"
+            " new checkpoint."
+        )
+    for add in added:
+        yield _added_path(root, add)
 
 
 def _added_path(root: str, add: dict[str, Any]) -> str:

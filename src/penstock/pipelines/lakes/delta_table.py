@@ -81,11 +81,14 @@ class DeltaTable:
         partition_by: Sequence[str],
         details: Mapping[str, Any],
     ) -> bool:
+        before = -1
         for attempt in range(ATTEMPTS_MAX):
             table = self._load() or self._make(schema, partition_by)
+            before = table.version() if attempt == 0 else before
             committed = table.transaction_version(epoch.query)
             if committed is not None and committed >= epoch.batch:
                 # A commit that seemed to fail may have come through after all.
+                delta_log.sync_commits(self._root, before)
                 return attempt > 0 and f"{self._root}/{files[0].path}" in self.paths()
             self._check_fit(table, schema, partition_by)
             delta_actions.refuse_files(files, table.schema(), self._root)
@@ -118,7 +121,13 @@ class DeltaTable:
 
     def _paths_at(self, version: int) -> list[str]:
         """All files of a version: what was compacted or deleted since it came is not among them."""
-        table = deltalake.DeltaTable(self._root, version=version)
+        try:
+            table = deltalake.DeltaTable(self._root, version=version)
+        except DeltaError as failure:
+            raise LakeRefused(
+                f"The Delta table {self._root!r} no longer has what it was at commit {version} in"
+                " its log."
+            ) from failure
         features = table.protocol().reader_features or ()
         if "deletionVectors" in features and pa.table(table.deletion_vectors()).num_rows:
             raise delta_log.deletion_vectors_refused(self._root)
@@ -159,6 +168,8 @@ class DeltaTable:
             # Another flow may have made it meanwhile; then its columns are looked at.
             if self._load() is None:
                 raise self._refused(failure) from failure
+        # What the table is, is as good as lost without its first commit.
+        delta_log.sync_commits(self._root, -1)
         return self._loaded()
 
     def _check_fit(

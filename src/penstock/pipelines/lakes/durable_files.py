@@ -31,7 +31,8 @@ def make_folders(root: str, folder: str) -> None:
 def _make_folder(path: Path) -> None:
     if path.is_dir():
         return
-    path.mkdir(parents=True, exist_ok=True)
+    _make_folder(path.parent)
+    path.mkdir(exist_ok=True)
     sync_path(path.parent)
 
 

@@ -6,7 +6,6 @@ snapshots but the last.
 """
 
 import contextlib
-from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlparse
 
@@ -65,10 +64,11 @@ def forget_old_snapshots(transaction: Any) -> list[Any]:
     snapshots = sorted(metadata.snapshots, key=lambda each: each.sequence_number)
     if len(snapshots) < int(kept) + _SLACK:
         return []
-    oldest_ms = snapshots[-int(kept)].timestamp_ms
+    # By their order and not by their times, which clocks of several writers do not agree about.
+    forgotten = snapshots[: -int(kept)]
     with ExpireSnapshots(transaction) as expiring:
-        expiring.older_than(datetime.fromtimestamp(oldest_ms / 1000, UTC))
-    return [snapshot for snapshot in snapshots if snapshot.timestamp_ms < oldest_ms]
+        expiring.by_ids([snapshot.snapshot_id for snapshot in forgotten])
+    return forgotten
 
 
 def remove_metadata_of(forgotten: list[Any], table: Any) -> None:
@@ -76,8 +76,11 @@ def remove_metadata_of(forgotten: list[Any], table: Any) -> None:
     if not forgotten:
         return
     with contextlib.suppress(OSError):
-        oldest = min(table.snapshots(), key=lambda each: each.sequence_number)
-        needed = {manifest.manifest_path for manifest in oldest.manifests(table.io)}
+        needed = {
+            manifest.manifest_path
+            for snapshot in _first_kept(table.snapshots())
+            for manifest in snapshot.manifests(table.io)
+        }
         listed = {
             manifest.manifest_path
             for snapshot in forgotten
@@ -87,6 +90,15 @@ def remove_metadata_of(forgotten: list[Any], table: Any) -> None:
             table.io.delete(path)
         for snapshot in forgotten:
             table.io.delete(snapshot.manifest_list)
+
+
+def _first_kept(snapshots: list[Any]) -> list[Any]:
+    """Those whose past is forgotten: what the others have of it, they have through these.
+
+    There is one, unless somebody has taken the table back to an earlier snapshot.
+    """
+    kept = {snapshot.snapshot_id for snapshot in snapshots}
+    return [snapshot for snapshot in snapshots if snapshot.parent_snapshot_id not in kept]
 
 
 def _check_appended(table: Any, after: int, until: int, name: str) -> None:

@@ -14,7 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.pipelines.lakes.durable_files import remove_tree
-from penstock.pipelines.lakes.full_disk import is_full_disk, is_own_disk_full
+from penstock.pipelines.lakes.full_disk import (
+    full_disk_sentence,
+    is_full_disk,
+    is_own_disk_full,
+)
 from penstock.pipelines.lakes.iceberg_catalogs import CatalogPlace, catalog_place, open_catalog
 from penstock.pipelines.lakes.lake_table import DataFile, LakeRefused
 from penstock.pipelines.lakes.schema_fit import check_fit
@@ -129,7 +133,12 @@ class IcebergTable:
         from penstock.pipelines.lakes.iceberg_history import added_paths
 
         table = self._load()
-        return [] if table is None else added_paths(table, after, until, self.root)
+        try:
+            return [] if table is None else added_paths(table, after, until, self.root)
+        except LakeRefused:
+            raise
+        except Exception as failure:
+            raise self._unreadable(failure) from failure
 
     def drop(self) -> None:
         """Take the table out of its catalog, and its metadata out of its folder."""
@@ -160,6 +169,12 @@ class IcebergTable:
                 return False
             if _has_added(self._loaded(), epoch, files):
                 return True
+            if isinstance(failure, OverflowError):
+                # pyiceberg holds the bounds of each column as Python's dates.
+                raise LakeRefused(
+                    f"The Iceberg table {self.root!r} does not take a date or time outside of the"
+                    " years 1 to 9999, which the rows hold."
+                ) from failure
             if is_own_disk_full(failure):
                 # A catalog elsewhere that speaks of its own disk might still take the commit.
                 _remove_made(table)
@@ -229,6 +244,18 @@ class IcebergTable:
                 f"The metadata of the Iceberg table {self.root!r} is gone, though its catalog names"
                 " it: reset the flow with its tables, or bring the folder back."
             ) from failure
+        except LakeRefused:
+            raise
+        except Exception as failure:
+            raise self._unreadable(failure) from failure
+
+    def _unreadable(self, failure: Exception) -> LakeRefused:
+        """Metadata that was cut off or altered fails in many ways inside of pyiceberg."""
+        if is_full_disk(failure):
+            return LakeRefused(full_disk_sentence(f"the table {self.root!r}"))
+        reason = next(iter(str(failure).splitlines()), "").rstrip(".:")
+        said = f"{type(failure).__name__}: {reason}" if reason else type(failure).__name__
+        return LakeRefused(f"The Iceberg table {self.root!r} can't be read: {said}.")
 
     def _loaded(self) -> Any:
         table = self._load()

@@ -113,10 +113,16 @@ def _values(text: str, batch: pa.RecordBatch) -> pa.Array:
 
 
 def _partition_at(row: int, names: tuple[str, ...], encoded: list[_Encoded]) -> Partition:
-    values = tuple(
-        value_text(dictionary[int(numbers[row])].as_py()) for numbers, dictionary in encoded
-    )
+    values = tuple(_text_of(dictionary[int(numbers[row])]) for numbers, dictionary in encoded)
     return Partition(names, values)
+
+
+def _text_of(value: pa.Scalar) -> str | None:
+    try:
+        return value_text(value.as_py())
+    except (OverflowError, ValueError):
+        # A date before the year 1 or after 9999, which Python can't hold.
+        return str(value.cast(pa.string()).as_py())
 
 
 def value_text(value: Any) -> str | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from penstock.pipelines.running.checkpoint_folder import last_planned, query_id
 from penstock.pipelines.running.progress import ProgressLog
 from penstock.pipelines.running.refusals import RunRefused
+from penstock.pipelines.running.source_signature import are_same_sources
 from penstock.pipelines.running.storage import FlowFolder, read_json, write_json
 from penstock.pipelines.sinks.sink import Sink
 
@@ -130,7 +131,7 @@ def _check_checkpoint(folder: FlowFolder, found: FlowRecord, query: str | None, 
 
 
 def _check_fit(folder: FlowFolder, found: FlowRecord, flow: FlowRecord, how: str) -> None:
-    if found.sources != flow.sources:
+    if not are_same_sources(found.sources, flow.sources):
         change = f"it read {_list(found.sources)}, and now reads {_list(flow.sources)}"
     elif found.state != flow.state:
         change = f"it kept {_list(found.state)}, and would now keep {_list(flow.state)}"

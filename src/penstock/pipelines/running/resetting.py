@@ -30,7 +30,12 @@ def tables_of(pipeline: Pipeline, flows: Sequence[str]) -> list[str]:
 
 
 def reset_pipeline(pipeline: Pipeline, flows: Sequence[str], *, with_tables: bool) -> None:
-    """Raises RunRefused while the pipeline runs, or where its storage is another pipeline's."""
+    """Raises RunRefused while the pipeline runs, or where its storage is another pipeline's.
+
+    So it does for a table that other flows write as well, which would not write their rows again.
+    """
+    if with_tables:
+        _refuse_shared_tables(pipeline, flows)
     storage = Storage(Path(pipeline.storage))
     with sole_run(storage):
         claim(storage, pipeline.name)
@@ -47,6 +52,17 @@ def forget(folder: FlowFolder) -> None:
     remove_folder(folder.checkpoint)
     folder.record.unlink(missing_ok=True)
     ProgressLog(folder.progress).remove()
+
+
+def _refuse_shared_tables(pipeline: Pipeline, flows: Sequence[str]) -> None:
+    others = [name for name in pipeline.flows if name not in flows]
+    for name in others:
+        for table in tables_of(pipeline, [name]):
+            if table in tables_of(pipeline, flows):
+                raise RunRefused(
+                    f"The table {table} holds rows of the flow {name} too, which would be lost:"
+                    f" reset that flow as well, or leave out --tables."
+                )
 
 
 def _clear(pipeline: Pipeline, name: str) -> None:

@@ -14,10 +14,18 @@ CELL_WIDTH_MAX = 40
 _PLACE = "penstock place"
 
 
+def print_at_once(text: str) -> None:
+    """Whoever reads a pipe wants to see a batch when it is there, and not when a buffer is full."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        raise SinkRefused("Whoever read the rows on the console has gone.") from None
+
+
 class ConsoleWriter:
     """`show` gets one text per micro-batch that has rows, so that a live screen can take it."""
 
-    def __init__(self, rows: int = 20, show: Callable[[str], None] = print) -> None:
+    def __init__(self, rows: int = 20, show: Callable[[str], None] = print_at_once) -> None:
         self._rows = rows
         self._show = show
 

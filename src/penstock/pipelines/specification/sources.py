@@ -90,7 +90,7 @@ def _topic_source(name: str, place: Place, fields: Fields, context: Context) -> 
     owner = f"the source {name}"
     short: dict[str, tuple[str, str]] = {
         BOOTSTRAP: ("brokers", fields.text("brokers", BROKERS_DEFAULT)),
-        "startingOffsets": ("starting", _starting(fields)),
+        "startingOffsets": ("starting", _starting(fields, context)),
     }
     if fields.has("pattern"):
         short["subscribePattern"] = ("pattern", fields.needed_text("pattern"))
@@ -111,21 +111,26 @@ def _topic_source(name: str, place: Place, fields: Fields, context: Context) -> 
     )
 
 
-def _starting(fields: Fields) -> str:
+def _starting(fields: Fields, context: Context) -> str:
     """A word, JSON, or the offsets by topic and partition as a map."""
     node = fields.node("starting")
     if not isinstance(node, Entries):
         return fields.text("starting", "earliest")
-    offsets = {
-        topic.text: {
-            partition.text: plain_value(offset.text)
-            for partition, offset in entries.entries
-            if isinstance(offset, Scalar)
-        }
-        for topic, entries in node.entries
-        if isinstance(entries, Entries)
-    }
+    offsets = {topic.text: _offsets(topic.text, found, context) for topic, found in node.entries}
     return json.dumps(offsets)
+
+
+def _offsets(topic: str, node: Node, context: Context) -> dict[str, object]:
+    """By partition; what is no offset is told of."""
+    found: dict[str, object] = {}
+    entries = entries_of(node, context, owner=f"the topic {topic} in the key starting")
+    for partition, offset in entries.entries:
+        if isinstance(offset, Scalar):
+            found[partition.text] = plain_value(context.filled(offset).text)
+        else:
+            said = f"The offset of partition {partition.text} in the key starting"
+            context.problem(offset.place, f"{said} must be a number, not {shown(offset)}.")
+    return found
 
 
 def _decoding(fields: Fields, context: Context, *, owner: str) -> Decoding | None:

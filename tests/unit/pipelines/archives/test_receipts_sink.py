@@ -8,7 +8,9 @@ from penstock.pipelines.archives.description import archive_at
 from penstock.pipelines.archives.ledger import Ledger, Span
 from penstock.pipelines.archives.receipts import Receipt, joined_spans
 from penstock.pipelines.archives.refusals import ArchiveRefused
+from penstock.pipelines.archives.replaying import Archived
 from penstock.pipelines.archives.verifying import Verification
+from penstock.pipelines.lakes.opening import open_table
 from penstock.pipelines.specification.model import LakeFormat
 from tests.unit.pipelines.archives.rig import Crash, Frame, TestArchive, crash_at, write
 
@@ -53,6 +55,18 @@ def test_another_query_begins_where_the_ledger_ends_whatever_was_left_unfinished
     sink.take([archive.receipt(0, 10, 25)], archive.epoch(0, "query-2"))
     assert Ledger(tmp_path).numbers() == [0, 1]
     assert rows_and_findings(tmp_path) == (25, ())
+
+
+@FORMATS
+def test_an_archive_whose_table_is_gone_does_not_begin_anew(
+    tmp_path: Path, lake_format: LakeFormat
+) -> None:
+    archive = TestArchive(tmp_path, lake_format).filled()
+    open_table(lake_format, str(tmp_path)).drop()
+    with pytest.raises(ArchiveRefused, match=r"^Epoch 1 of the archive .*, but not in its table"):
+        archive.sink()
+    with pytest.raises(ArchiveRefused, match=r"^Epoch 0 of the archive .*, but not in its table"):
+        Archived(tmp_path)
 
 
 def test_files_of_other_attempts_are_removed(tmp_path: Path) -> None:

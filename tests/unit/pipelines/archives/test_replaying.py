@@ -1,6 +1,7 @@
 """Proves that a replay knows itself again, and says where it can't go."""
 
 import dataclasses
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
@@ -94,6 +95,33 @@ def test_another_selection_abandons_what_was_unfinished(root: Path) -> None:
     states = {note.replay: note.state for note in notes(root)}
     assert states == {first.note.replay: State.ABANDONED, other.note.replay: State.UNFINISHED}
     assert [(task.stretch.start, task.stretch.from_ms) for task in other.tasks] == [(20, 5), (5, 5)]
+
+
+def test_times_said_by_how_long_ago_stay_where_they_were(root: Path) -> None:
+    first = replaying(root, selection=ago(from_ms=5, until_ms=8))
+    again = replaying(root, end=3, selection=ago(from_ms=6, until_ms=9))
+    assert again.is_resumed
+    assert (again.note, again.tasks) == (first.note, first.tasks)
+    other = replaying(root, end=3, selection=ago(from_ms=6, until_ms=9, from_offset={0: 1}))
+    assert not other.is_resumed
+    # As times they are others, and once all is back the same words mean what is new since.
+    finish(root, other.note)
+    for selection in (Selection(from_ms=6, until_ms=9), ago(from_ms=7, until_ms=10)):
+        assert not replaying(root, selection=selection).is_resumed
+
+
+def ago(**given: Any) -> Selection:
+    return Selection(words={"from_ms": "2h", "until_ms": "1h"}, **given)
+
+
+def test_a_note_from_before_words_were_kept_is_known_again(root: Path) -> None:
+    selection = Selection(from_ms=5)
+    first = replaying(root, selection=selection)
+    path = root / "_replays" / f"{first.note.replay}.json"
+    content = json.loads(path.read_text())
+    del content["words"]
+    path.write_text(json.dumps(content))
+    assert replaying(root, selection=selection).note == first.note
 
 
 def test_a_damaged_note_is_named(root: Path) -> None:

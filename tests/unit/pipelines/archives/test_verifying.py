@@ -11,6 +11,7 @@ from penstock.pipelines.archives.online import compare_with_topic
 from penstock.pipelines.archives.refusals import ArchiveRefused
 from penstock.pipelines.archives.topic_facts import TopicFacts
 from penstock.pipelines.archives.verifying import Verification
+from penstock.pipelines.lakes.opening import open_table
 from penstock.pipelines.specification.model import LakeFormat
 from tests.unit.pipelines.archives.rig import (
     TOPIC,
@@ -45,6 +46,16 @@ def test_a_complete_archive_has_no_findings(tmp_path: Path, lake_format: LakeFor
         Span(partition=1, start=5, stop=15),
     )
     assert sum(seen) == verification.size == verdict.size > 0
+
+
+@FORMATS
+def test_a_table_that_is_gone_is_not_taken_for_epochs_that_are_being_written(
+    tmp_path: Path, lake_format: LakeFormat
+) -> None:
+    TestArchive(tmp_path, lake_format).filled()
+    open_table(lake_format, str(tmp_path)).drop()
+    # Without Spark's own notes, the last epoch may be one whose process was killed.
+    assert findings(tmp_path) == ["Epoch 0 is not in the table.", "Epoch 1 is not in the table."]
 
 
 def removed(path: Path) -> None:

@@ -119,6 +119,22 @@ def test_values_of_partitions_are_texts_of_all_their_columns(tmp_path: Path) -> 
     }
 
 
+def test_times_that_python_can_not_hold_have_a_partition_too(tmp_path: Path) -> None:
+    schema = pa.schema([("day", pa.date32()), ("at", pa.timestamp("us", "UTC"))])
+    days = [0, 5_000_000, -800_000]
+    times = [day * 86_400_000_000 for day in days]
+    columns = [pa.array(days, pa.date32()), pa.array(times, schema.field("at").type)]
+    with DataFileWriter(str(tmp_path), "data", schema, ["day", "at"]) as writer:
+        writer.write(pa.RecordBatch.from_arrays(columns, schema=schema))
+        files = writer.close()
+    assert {file.partition["day"]: file.partition["at"] for file in files} == {
+        "1970-01-01": "1970-01-01T00:00:00.000000Z",
+        "15659-07-15": "15659-07-15 00:00:00.000000Z",
+        "-0221-09-04": "-0221-09-04 00:00:00.000000Z",
+    }
+    assert [file.rows for file in files] == [1, 1, 1]
+
+
 def test_a_transform_cuts_by_the_day(tmp_path: Path) -> None:
     schema = pa.schema([("at", pa.timestamp("us", "UTC")), ("value", pa.int64())])
     times = [datetime(2026, 1, day, hour, tzinfo=UTC) for day in (1, 2) for hour in (0, 23)]

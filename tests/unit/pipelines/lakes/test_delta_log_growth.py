@@ -17,9 +17,7 @@ def test_a_checkpoint_comes_with_every_hundredth_commit(tmp_path: Path) -> None:
     assert configuration["delta.checkpointInterval"] == "100"
 
 
-def test_checkpoints_hold_all_and_are_durable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def noted_syncs(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     synced: set[str] = set()
     real = os.fsync
 
@@ -28,6 +26,25 @@ def test_checkpoints_hold_all_and_are_durable(
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", note)
+    return synced
+
+
+def test_every_commit_is_durable_and_so_is_the_table_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = noted_syncs(monkeypatch)
+    table = DeltaTable(str(tmp_path / "lake"))
+    for batch in range(2):
+        assert append(table, batch, [("a", batch)])
+    log = tmp_path / "lake" / "_delta_log"
+    assert {str(path) for path in log.glob("*.json")} <= synced
+    assert table.version() == 2
+
+
+def test_checkpoints_hold_all_and_are_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = noted_syncs(monkeypatch)
     root = tmp_path / "lake"
     table = DeltaTable(str(root), {"delta.checkpointInterval": "4"})
     for batch in range(9):

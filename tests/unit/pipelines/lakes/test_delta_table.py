@@ -225,6 +225,20 @@ def test_the_first_year_is_a_year_too(table: DeltaTable) -> None:
     assert '"0001-02-03T00:00:00.000000Z"' in _add_of(DeltaTable(f"{table.root}-0"))["stats"]
 
 
+@pytest.mark.parametrize("year", [-300, 0, 15_000])
+def test_a_year_that_no_reader_could_take_is_named(table: DeltaTable, year: int) -> None:
+    schema = pa.schema([("day", pa.date32()), ("value", pa.int64())])
+    days = (date(2026, 1, 1) - date(1970, 1, 1)).days + round((year - 2026) * 365.2425)
+    with DataFileWriter(
+        table.root, "data", schema, ("day",), keeps_partition_columns=False
+    ) as writer:
+        columns = [pa.array([days], pa.date32()), pa.array([1])]
+        writer.write(pa.RecordBatch.from_arrays(columns, schema=schema))
+        files = writer.close()
+    with pytest.raises(LakeRefused, match=r"'day' has a row with '.*outside of the years 1 to"):
+        table.commit(epoch(0), files, schema, ("day",), {})
+
+
 def _add_of(table: DeltaTable) -> dict[str, Any]:
     path = Path(table.root) / "_delta_log" / f"{table.version():020d}.json"
     (add,) = [json.loads(line)["add"] for line in path.open() if '"add"' in line]
@@ -293,6 +307,34 @@ def test_compaction_by_others_neither_doubles_nor_hides(table: DeltaTable) -> No
     assert [value for _, value in values_of(table.root)] == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("change", ["update", "some", "overwrite"])
+def test_rows_that_others_have_changed_are_not_told_as_new(table: DeltaTable, change: str) -> None:
+    append(table, 0, [("a", 1), ("a", 2)])
+    append(table, 1, [("a", 3)])
+    theirs = deltalake.DeltaTable(table.root)
+    before = theirs.version()
+    if change == "update":
+        theirs.update(updates={"value": "10"}, predicate="value = 1")
+    elif change == "some":
+        theirs.delete("value = 1")
+    else:
+        rows = pa.table({"sensor": ["a"], "value": pa.array([1], pa.int64())}, schema=SCHEMA)
+        deltalake.write_deltalake(theirs, rows, mode="overwrite")
+    append(table, 2, [("a", 4)])
+    with pytest.raises(LakeRefused, match="was rewritten since it was last read"):
+        table.paths(after=before)
+    assert len(table.paths(after=before + 1)) == 1
+
+
+def test_rows_that_others_have_deleted_in_whole_files_are_no_news(table: DeltaTable) -> None:
+    append(table, 0, [("a", 1)])
+    append(table, 1, [("a", 3)])
+    theirs = deltalake.DeltaTable(table.root)
+    theirs.delete("value = 1")
+    append(table, 2, [("a", 4)])
+    assert len(table.paths(after=theirs.version() - 1)) == 1
+
+
 def test_a_log_that_was_cleaned_is_named(table: DeltaTable) -> None:
     for batch in range(3):
         append(table, batch, [("a", batch)])
@@ -301,6 +343,9 @@ def test_a_log_that_was_cleaned_is_named(table: DeltaTable) -> None:
     with pytest.raises(LakeRefused, match="no longer has commit 1 in its log"):
         table.paths(0)
     assert len(table.paths()) == 3
+    (Path(table.root) / "_delta_log" / f"{0:020d}.json").unlink()
+    with pytest.raises(LakeRefused, match="no longer has what it was at commit 1 in its log"):
+        table.paths(until=1)
 
 
 def test_a_dropped_table_is_gone(table: DeltaTable) -> None:

@@ -13,6 +13,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from sqlalchemy.exc import OperationalError
 
+from penstock.pipelines.lakes.data_files import DataFileWriter
 from penstock.pipelines.lakes.iceberg_table import ATTEMPTS_MAX, IcebergTable
 from penstock.pipelines.lakes.lake_table import LakeRefused
 from tests.unit.pipelines.lakes.iceberg_rig import (
@@ -221,6 +222,20 @@ def test_odd_names_of_columns_come_back(tmp_path: Path) -> None:
     inner = pa.struct([("id", pa.string())])
     with pytest.raises(LakeRefused, match="two columns have the same name in it"):
         table.check(schema.append(pa.field("sensor", inner)), ["a b"])
+
+
+@pytest.mark.parametrize("partition_by", [(), ("day(at)",)])
+def test_a_year_that_pyiceberg_can_not_hold_is_named(
+    table: IcebergTable, partition_by: tuple[str, ...]
+) -> None:
+    far = pa.array([10**18], SCHEMA.field("at").type)
+    columns = [pa.array(["a"]), far, pa.array([1.0])]
+    with DataFileWriter(table.root, "data/query-a/0-x", SCHEMA, partition_by) as writer:
+        writer.write(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
+        files = writer.close()
+    with pytest.raises(LakeRefused, match="does not take a date or time outside of the years 1"):
+        table.commit(epoch(0), files, SCHEMA, partition_by, {})
+    assert table.last_batch("query-a") is None
 
 
 def test_a_folder_of_another_format_is_refused(table: IcebergTable) -> None:

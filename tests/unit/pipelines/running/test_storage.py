@@ -134,6 +134,20 @@ def test_a_reset_forgets_only_what_it_was_told_to(storage: Storage, iot: Pipelin
     assert storage.flow("raw").record.exists()
 
 
+def test_a_table_goes_only_with_all_flows_that_write_it(tmp_path: Path) -> None:
+    storage, table = Storage(tmp_path / "iot"), tmp_path / "both"
+    flows = [flow(name, "readings", to_table(str(table))) for name in ("raw", "late")]
+    iot = pipeline(storage.path, [topic_source("readings", "readings")], flows)
+    claim(storage, "iot")
+    (table / "data").mkdir(parents=True)
+    make_checkpoint(storage.flow("raw").checkpoint)
+    with pytest.raises(RunRefused, match=r"both holds rows of the flow late too, which would be"):
+        reset_pipeline(iot, ["raw"], with_tables=True)
+    assert storage.flow("raw").checkpoint.exists()
+    reset_pipeline(iot, ["raw", "late"], with_tables=True)
+    assert not (table / "data").exists()
+
+
 def test_flows_are_chosen_by_name(iot: Pipeline) -> None:
     assert chosen_flows(iot, ()) == ["raw", "show"]
     assert chosen_flows(iot, ("show", "raw")) == ["raw", "show"]

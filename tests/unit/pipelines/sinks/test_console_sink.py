@@ -1,5 +1,7 @@
 """Proves how rows look on a terminal."""
 
+import os
+import sys
 from typing import Any
 
 import pytest
@@ -36,6 +38,15 @@ def test_a_batch_has_a_heading_a_table_and_what_is_left_out() -> None:
 )
 def test_cells_are_short_and_printable(value: Any, cell: str) -> None:
     assert table_lines(["c"], [[value]])[2] == cell
+
+
+def test_whoever_reads_a_pipe_sees_a_batch_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    with open(reading, "rb", buffering=0) as pipe, open(writing, "w") as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        ConsoleWriter()._show("a batch")
+        assert pipe.read() == b"a batch\n"
 
 
 def test_at_least_one_row_is_shown() -> None:

@@ -168,6 +168,14 @@ def test_what_is_wrong_after_the_sources(tmp_path: Path, text: str, problem: str
 
 # Sources that stand in line 3.
 SOURCES = [
+    (
+        "a: {topic: t, starting: {t: [23]}}",
+        "31: The topic t in the key starting must be a map of keys and values, not a list.",
+    ),
+    (
+        "a: {topic: t, starting: {t: {0: [23]}}}",
+        "35: The offset of partition 0 in the key starting must be a number, not a list.",
+    ),
     ("x: {topik: a}", "7: The key topik is unknown in the source x; the nearest is topic."),
     (
         "x: {brokers: host:1}",

@@ -31,7 +31,7 @@ sources:
   readings:
     topics: [readings, more]
     brokers: host:1
-    starting: {readings: {0: 23}}
+    starting: {readings: {0: 23, 1: "${first}"}}
     options: {maxOffsetsPerTrigger: 100}
     decode: {format: json, schema: "sensor STRING", keep: [key]}
     watermark: {column: at, delay: 10 seconds}
@@ -43,6 +43,7 @@ sources:
   rooms: {files: r.csv, format: csv, schema: "room STRING", stream: false, options: {header: true}}
   history: {table: lake/readings, format: delta}
   old: {archive: archive/readings, decode: text}
+parameters: {first: 42}
 flows:
   shown: {from: readings, to: {console: 5}}
 """
@@ -59,7 +60,7 @@ def test_sources(tmp_path: Path) -> None:
     assert isinstance(readings, TopicSource)
     assert readings.options == {
         "kafka.bootstrap.servers": "host:1",
-        "startingOffsets": '{"readings": {"0": 23}}',
+        "startingOffsets": '{"readings": {"0": 23, "1": 42}}',
         "subscribe": "readings,more",
         "maxOffsetsPerTrigger": "100",
     }
