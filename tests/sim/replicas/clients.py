@@ -1,12 +1,15 @@
 """Simulated clients: they ask whoever says that it leads, wait, give up, and ask again."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from random import Random
 
-from penstock.model.errors import Refused
+from penstock.model.errors import Reason, Refused
 from penstock.records.batch import build_batch, crc_matches, decode_records, parse_header
 from penstock.records.record import Record
+from penstock.replication.replica import Appended
 from tests.sim.machine.clock import EPOCH_MS
 from tests.sim.machine.world import World
 from tests.sim.replicas.history import History, require
@@ -15,6 +18,9 @@ from tests.sim.replicas.node import SimulatedNode
 ANSWER_S_MAX = 3.0
 RETRY_S = 0.05
 READ_BYTES_MAX = 4096
+# How many batches are on their way at a time, and the pauses between them.
+IN_FLIGHT = (1, 1, 3)
+BETWEEN_BATCHES_S = (0.0, 0.002, 0.3)
 
 Nodes = Callable[[], Sequence[SimulatedNode]]
 
@@ -27,8 +33,14 @@ def some_leader(nodes: Sequence[SimulatedNode], random: Random) -> SimulatedNode
     return random.choice(choices) if choices else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sending:
+    batch: bytes
+    values: list[bytes]
+
+
 class Producer:
-    """An idempotent producer: one batch at a time, sent again until somebody acknowledges it."""
+    """An idempotent producer: few batches at a time, in order, sent again until acknowledged."""
 
     def __init__(
         self, world: World, nodes: Nodes, producer_id: int, batches: int, *, repeats_keys: bool
@@ -39,8 +51,7 @@ class Producer:
         self._repeats_keys = repeats_keys
         self._batches_left = batches
         self._sequence = 0
-        self._batch = b""
-        self._values: list[bytes] = []
+        self._window: list[Sending] = []
         self._attempt = 0
         # By value: the offset that was acknowledged.
         self.acknowledged: dict[bytes, int] = {}
@@ -49,7 +60,7 @@ class Producer:
 
     @property
     def is_done(self) -> bool:
-        return not self._values
+        return not self._window
 
     def key_of(self, value: bytes) -> bytes:
         if not self._repeats_keys:
@@ -62,22 +73,26 @@ class Producer:
         return sorted((offset, self.key_of(value)) for value, offset in self.acknowledged.items())
 
     def _next(self) -> None:
-        if self._batches_left == 0:
-            self._values = []
-            return
-        self._batches_left -= 1
+        """Goes on with more batches, if there are any left."""
+        count = min(self._world.random.choice(IN_FLIGHT), self._batches_left)
+        self._batches_left -= count
+        self._window = [self._build() for _ in range(count)]
+        if self._window:
+            self._world.after(self._world.random.uniform(0.0, 0.15), self._ask)
+
+    def _build(self) -> Sending:
         count = self._world.random.choice((1, 1, 2, 5))
         numbers = range(self._sequence, self._sequence + count)
-        self._values = [b"%d:%d" % (self.id, number) for number in numbers]
+        values = [b"%d:%d" % (self.id, number) for number in numbers]
         records = [
             Record(key=self.key_of(value), value=value, timestamp_ms=EPOCH_MS + number)
-            for value, number in zip(self._values, numbers, strict=True)
+            for value, number in zip(values, numbers, strict=True)
         ]
-        self._batch = build_batch(
+        batch = build_batch(
             records, producer_id=self.id, producer_epoch=0, base_sequence=self._sequence
         )
         self._sequence += count
-        self._world.after(self._world.random.uniform(0.0, 0.15), self._ask)
+        return Sending(batch=batch, values=values)
 
     def _ask(self) -> None:
         if self.is_done:
@@ -91,38 +106,61 @@ class Producer:
         process = node.machine.process
         assert process is not None
         process.spawn(self._append(node, attempt))
-        self._world.after(ANSWER_S_MAX, lambda: self._answered(attempt, None))
+        self._world.after(ANSWER_S_MAX, lambda: self._answered(attempt, []))
 
     async def _append(self, node: SimulatedNode, attempt: int) -> None:
-        """Runs on the node; the answer travels back."""
-        assert node.replica is not None
-        try:
-            appended = node.replica.append(self._batch)
-            if appended.done is not None:
-                await appended.done
-        except Refused as refused:
-            self._tell(attempt, refused)
-        else:
-            self._tell(attempt, appended.base_offset)
-
-    def _tell(self, attempt: int, outcome: int | Refused) -> None:
+        """Runs on the node; the answers travel back together."""
+        taken: list[Appended] = []
+        refused: Refused | None = None
+        for sending in list(self._window):
+            if taken or refused is not None:
+                await asyncio.sleep(self._world.random.choice(BETWEEN_BATCHES_S))
+            if attempt != self._attempt:
+                # Its client has ended the connection.
+                return
+            assert node.replica is not None
+            try:
+                appended = node.replica.append(sending.batch)
+            except Refused as again:
+                require_no_gap(refused, again)
+                refused = refused or again
+            else:
+                taken += [appended] if refused is None else []
+        offsets: list[int] = []
+        with contextlib.suppress(Refused):
+            for appended in taken:
+                if appended.done is not None:
+                    await appended.done
+                offsets.append(appended.base_offset)
         delay = self._world.random.uniform(0.0001, 0.005)
-        self._world.after(delay, lambda: self._answered(attempt, outcome))
+        self._world.after(delay, lambda: self._answered(attempt, offsets))
 
-    def _answered(self, attempt: int, outcome: int | Refused | None) -> None:
+    def _answered(self, attempt: int, offsets: list[int]) -> None:
+        """Of the first batches on their way, as many as there are offsets are acknowledged."""
         if attempt != self._attempt or self.is_done:
             return
         self._attempt += 1
-        if isinstance(outcome, int):
-            for number, value in enumerate(self._values):
-                self.acknowledged[value] = outcome + number
-            self._next()
-        else:
+        for sending, base_offset in zip(self._window, offsets, strict=False):
+            for number, value in enumerate(sending.values):
+                self.acknowledged[value] = base_offset + number
+        del self._window[: len(offsets)]
+        if self._window:
             self.refusals += 1
             self._ask_later()
+        else:
+            self._next()
 
     def _ask_later(self) -> None:
         self._world.after(RETRY_S * self._world.random.uniform(0.5, 2), self._ask)
+
+
+def require_no_gap(earlier: Refused | None, refused: Refused) -> None:
+    """A client that hears of a gap takes what was refused before it for lost."""
+    if earlier is not None and earlier.reason is not Reason.OUT_OF_ORDER_SEQUENCE_NUMBER:
+        require(
+            refused.reason is not Reason.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"behind a batch that was refused ({earlier}) the next one was: {refused}",
+        )
 
 
 class Consumer:

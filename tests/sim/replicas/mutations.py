@@ -5,7 +5,9 @@ The docstring of each says which rule it breaks.
 
 from typing import Any
 
+from penstock.model.errors import Reason
 from penstock.model.ids import DirectoryId, LogIndex, Offset, ReplicaId, Term
+from penstock.records.batch import BatchHeader
 from penstock.replication import opening, store
 from penstock.replication.exchange import Exchange
 from penstock.replication.group_member import GroupMember
@@ -91,6 +93,13 @@ def followers_without_states(self: GroupMember, batch: Any, offset: Offset) -> N
 def snapshot_without_producers(self: ProducerStates, offset: int) -> bytes:
     """Producers whose batches are gone are known by the snapshot alone."""
     return ProducerStates().snapshot()
+
+
+@mutation("a batch that was refused for now is not awaited", (ProducerStates, "await_again"))
+def refused_not_awaited(
+    self: ProducerStates, header: BatchHeader, reason: Reason, now_ms: int
+) -> None:
+    """What was sent behind it is no gap."""
 
 
 @mutation(
