@@ -288,7 +288,8 @@ _REPLICATION = (
         "min.insync.replicas",
         INT,
         1,
-        "How many replicas must hold a record before a producer with acks=all gets its answer.",
+        "How many replicas, or all if there are fewer, must hold a record before a producer with"
+        " acks=all gets its answer.",
         "min.insync.replicas",
         check=at_least(1),
     ),

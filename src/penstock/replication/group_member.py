@@ -494,10 +494,16 @@ class GroupMember(ABC):
         if not self._in_sync.sample(node.membership.voters, statuses, node.last_index):
             return
         self._parts.outbound.announce(self)
-        if len(self._in_sync.members) < self.config.min_insync_replicas:
+        if self._has_too_few_in_sync():
             detail = f"{self.partition} has too few replicas in sync"
             refused = Refused(Reason.NOT_ENOUGH_REPLICAS_AFTER_APPEND, detail)
             self._backlog.remove(self._acks.refuse(refused, self._applied_index))
+
+    def _has_too_few_in_sync(self) -> bool:
+        """As many as the topic asks for are enough, and so are all that there are (KIP-966)."""
+        found = len(self._in_sync.members)
+        wanted = self.config.min_insync_replicas
+        return found < wanted and found < len(self._node.membership.voters)
 
     def _campaign_eagerly(self) -> None:
         self._eager_ticks -= 1

@@ -170,7 +170,7 @@ class Replica(GroupMember):
             self._consensus.drain()
         if not self.is_leader or self._writer.failure is not None:
             raise self._not_leader()
-        if acks_all and len(self._in_sync.members) < self.config.min_insync_replicas:
+        if acks_all and self._has_too_few_in_sync():
             detail = f"{self.partition} has {len(self._in_sync.members)} replicas in sync"
             raise Refused(Reason.NOT_ENOUGH_REPLICAS, detail)
 

@@ -162,6 +162,17 @@ def test_a_voter_that_is_cut_off_is_in_sync_no_longer_after_a_while(tmp_path: Pa
     run(scenario)
 
 
+def test_all_replicas_are_enough_though_the_topic_asks_for_more(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with group_of(tmp_path, 1, config=TopicConfig(min_insync_replicas=2)) as group:
+            leader = await group.leader()
+            leader.append(batch(b"a"))
+            await leader.committed()
+            assert read_values(leader) == [b"a"]
+
+    run(scenario)
+
+
 def test_the_whole_group_agrees_where_the_log_starts(tmp_path: Path) -> None:
     async def scenario() -> None:
         config = TopicConfig(segment_bytes=500)
