@@ -285,7 +285,7 @@ class GroupMember(ABC):
             self._ledger.record(header, offset, self._parts.clock.now_ms())
 
     def truncated(self, index: int, offset: Offset) -> None:
-        self._ledger.roll_back(offset)
+        self._ledger.roll_back(offset, self._parts.clock)
         self._starts.truncate(index)
 
     def installed(self, content: SnapshotContent) -> None:

@@ -4,6 +4,7 @@ was known before it, on leaders and followers alike.
 
 from collections import deque
 
+from penstock.model.clock import Clock
 from penstock.records.batch import BatchHeader
 from penstock.replication.producer_states import Producer, ProducerStates
 
@@ -26,12 +27,12 @@ class ProducerLedger:
         while undo and undo[0][0] < offset:
             undo.popleft()
 
-    def roll_back(self, offset: int) -> None:
+    def roll_back(self, offset: int, clock: Clock) -> None:
         """The batches from `offset` on are gone."""
         undo = self._undo
         while undo and undo[-1][0] >= offset:
             _, producer_id, before = undo.pop()
-            self.states.take_back(producer_id, before)
+            self.states.take_back(producer_id, before, clock)
 
     def settled_snapshot(self) -> bytes:
         """The states as of the offset that was last settled."""

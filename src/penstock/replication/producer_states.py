@@ -21,6 +21,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from penstock.model.clock import Clock
 from penstock.model.errors import Reason, Refused
 from penstock.records.batch import BatchHeader
 
@@ -29,7 +30,7 @@ BATCHES_KEPT = 5
 PRODUCERS_MAX = 100_000
 SEQUENCE_MAX = 2**31 - 1
 # By then a client has given up on a batch (Kafka's delivery.timeout.ms): it won't come again.
-AWAITED_MS = 120_000
+AWAITED_S = 120.0
 
 _VERSION = 1
 _SNAPSHOT_HEAD = struct.Struct(">BI")
@@ -61,7 +62,7 @@ class Awaited(NamedTuple):
     epoch: int
     sequence: int
     reason: Reason
-    since_ms: int
+    since_s: float
 
 
 class ProducerStates:
@@ -79,12 +80,12 @@ class ProducerStates:
     def active(self) -> Iterator[tuple[int, Producer]]:
         return iter(self._producers.items())
 
-    def check(self, header: BatchHeader, now_ms: int) -> ProducerBatch | None:
+    def check(self, header: BatchHeader, clock: Clock) -> ProducerBatch | None:
         """The batch that this one repeats, or None when it may be appended; refuses the rest."""
         producer = self._producers.get(header.producer_id)
         if producer is None:
             if self._awaited:
-                self._check_awaited(header, now_ms)
+                self._check_awaited(header, clock)
             return None
         epoch, _, batches = producer
         base_sequence = header.base_sequence
@@ -97,11 +98,11 @@ class ProducerStates:
                     batch.last_sequence == header.last_sequence
                 ):
                     return batch
-            raise self._out_of_order(header, next_sequence, now_ms)
-        self._check_other_epoch(header, epoch, now_ms)
+            raise self._out_of_order(header, next_sequence, clock)
+        self._check_other_epoch(header, epoch, clock)
         return None
 
-    def _check_other_epoch(self, header: BatchHeader, epoch: int, now_ms: int) -> None:
+    def _check_other_epoch(self, header: BatchHeader, epoch: int, clock: Clock) -> None:
         if header.producer_epoch < epoch:
             raise Refused(
                 Reason.INVALID_PRODUCER_EPOCH,
@@ -109,16 +110,16 @@ class ProducerStates:
                 f" but {epoch} was seen already",
             )
         if header.base_sequence != 0:
-            raise self._out_of_order(header, 0, now_ms)
+            raise self._out_of_order(header, 0, clock)
 
-    def _check_awaited(self, header: BatchHeader, now_ms: int) -> None:
+    def _check_awaited(self, header: BatchHeader, clock: Clock) -> None:
         awaited = self._awaited.get(header.producer_id)
         if awaited is None:
             return
         if header.producer_epoch == awaited.epoch and header.base_sequence != awaited.sequence:
-            raise self._out_of_order(header, awaited.sequence, now_ms)
+            raise self._out_of_order(header, awaited.sequence, clock)
 
-    def _out_of_order(self, header: BatchHeader, next_sequence: int, now_ms: int) -> Refused:
+    def _out_of_order(self, header: BatchHeader, next_sequence: int, clock: Clock) -> Refused:
         said = (
             f"producer {header.producer_id} sent sequence {header.base_sequence} of epoch"
             f" {header.producer_epoch} instead of {next_sequence}"
@@ -127,12 +128,12 @@ class ProducerStates:
         if (
             awaited is not None
             and (awaited.epoch, awaited.sequence) == (header.producer_epoch, next_sequence)
-            and now_ms - awaited.since_ms < AWAITED_MS
+            and clock.monotonic() - awaited.since_s < AWAITED_S
         ):
             return Refused(awaited.reason, f"{said}, which was refused for now")
         return Refused(Reason.OUT_OF_ORDER_SEQUENCE_NUMBER, said)
 
-    def await_again(self, header: BatchHeader, reason: Reason, now_ms: int) -> None:
+    def await_again(self, header: BatchHeader, reason: Reason, clock: Clock) -> None:
         """The batch was refused though nothing is wrong with it; it must come before later ones."""
         producer_id, epoch, sequence = (
             header.producer_id,
@@ -150,9 +151,9 @@ class ProducerStates:
             awaited is None
             or awaited.epoch != epoch
             or not _is_before(awaited.sequence, sequence)
-            or now_ms - awaited.since_ms >= AWAITED_MS
+            or clock.monotonic() - awaited.since_s >= AWAITED_S
         ):
-            self._await(producer_id, Awaited(epoch, sequence, reason, now_ms))
+            self._await(producer_id, Awaited(epoch, sequence, reason, clock.monotonic()))
 
     def _await(self, producer_id: int, awaited: Awaited) -> None:
         # Taken out and put back, so that the oldest is the first to be forgotten.
@@ -161,11 +162,22 @@ class ProducerStates:
         if len(self._awaited) > PRODUCERS_MAX:
             del self._awaited[next(iter(self._awaited))]
 
+    def _await_no_longer(self, header: BatchHeader) -> None:
+        """Unless it is yet to come: a follower refuses it before it has what lies before it."""
+        awaited = self._awaited.get(header.producer_id)
+        if awaited is None or awaited.epoch > header.producer_epoch:
+            return
+        is_to_come = awaited.epoch == header.producer_epoch and _is_before(
+            header.last_sequence, awaited.sequence
+        )
+        if not is_to_come:
+            del self._awaited[header.producer_id]
+
     def record(self, header: BatchHeader, base_offset: int, now_ms: int) -> Producer | None:
         """Notes an appended batch; returns what was there before, for `take_back`."""
         producers = self._producers
         if self._awaited:
-            self._awaited.pop(header.producer_id, None)
+            self._await_no_longer(header)
         batch = ProducerBatch(
             header.base_sequence,
             header.last_sequence,
@@ -186,7 +198,7 @@ class ProducerStates:
             del producers[next(iter(producers))]
         return before
 
-    def take_back(self, producer_id: int, before: Producer | None) -> None:
+    def take_back(self, producer_id: int, before: Producer | None, clock: Clock) -> None:
         """Undoes one `record`; several are undone newest first."""
         taken_back = self._producers.pop(producer_id, None)
         if before is not None:
@@ -195,10 +207,10 @@ class ProducerStates:
             # Another leader's log lacks it, and who sent it was told that this one's office ended.
             sequence = taken_back.batches[-1].base_sequence
             reason = Reason.NOT_LEADER_OR_FOLLOWER
-            awaited = Awaited(taken_back.epoch, sequence, reason, taken_back.seen_ms)
+            awaited = Awaited(taken_back.epoch, sequence, reason, clock.monotonic())
             self._await(producer_id, awaited)
 
-    def expire(self, now_ms: int, expiry_ms: int) -> None:
+    def expire(self, now_ms: int, expiry_ms: int, clock: Clock) -> None:
         """Forgets producers that were not seen for `expiry_ms`; costs only what it removes."""
         expired = []
         for producer_id, producer in self._producers.items():
@@ -207,11 +219,9 @@ class ProducerStates:
             expired.append(producer_id)
         for producer_id in expired:
             del self._producers[producer_id]
-        self._awaited = {
-            producer_id: awaited
-            for producer_id, awaited in self._awaited.items()
-            if now_ms - awaited.since_ms < expiry_ms
-        }
+        since_s = clock.monotonic() - expiry_ms / 1000
+        for producer_id in [key for key, value in self._awaited.items() if value.since_s < since_s]:
+            del self._awaited[producer_id]
 
     def snapshot(self, instead: Mapping[int, Producer | None] | None = None) -> bytes:
         """All producers as bytes, some of them as they were at another time; None: not there."""

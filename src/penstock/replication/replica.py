@@ -136,7 +136,7 @@ class Replica(GroupMember):
         now_ms = self._parts.clock.now_ms()
         batch = self._admit(batches, header, now_ms)
         if header.producer_id >= 0:
-            duplicate = self._states.check(header, now_ms)
+            duplicate = self._states.check(header, self._parts.clock)
             if duplicate is not None:
                 return self._answer_duplicate(duplicate)
         base_offset = self.log_end_offset
@@ -180,22 +180,22 @@ class Replica(GroupMember):
         if admission.looks_inside:
             batch = admission.look_inside(batch, header, now_ms)
         if not self._backlog.has_room(len(batch)):
-            raise self._throttled(header, now_ms)
+            raise self._throttled(header)
         return batch
 
-    def _throttled(self, header: BatchHeader, now_ms: int) -> Refused:
+    def _throttled(self, header: BatchHeader) -> Refused:
         detail = f"{self._parts.pressure.total} bytes are not safe yet"
-        return self._for_now(Refused(Reason.THROTTLED, detail), header, now_ms)
+        return self._for_now(Refused(Reason.THROTTLED, detail), header)
 
-    def _for_now(self, refused: Refused, header: BatchHeader, now_ms: int) -> Refused:
+    def _for_now(self, refused: Refused, header: BatchHeader) -> Refused:
         """Nothing is wrong with the batch, so it will come again, and before those behind it."""
         if header.producer_id >= 0:
-            self._states.await_again(header, refused.reason, now_ms)
+            self._states.await_again(header, refused.reason, self._parts.clock)
         return refused
 
     def _for_now_bytes(self, refused: Refused, batch: Batch) -> Refused:
         try:
-            return self._for_now(refused, parse_header(batch), self._parts.clock.now_ms())
+            return self._for_now(refused, parse_header(batch))
         except CorruptBatch:
             return refused
 
@@ -248,8 +248,8 @@ class Replica(GroupMember):
         index = self._node.propose(copy, size, span)
         if isinstance(index, Refusal):
             if index is Refusal.OVERLOADED:
-                raise self._throttled(header, now_ms)
-            raise self._for_now(self._not_leader(), header, now_ms)
+                raise self._throttled(header)
+            raise self._for_now(self._not_leader(), header)
         if not self._consensus.has_proposals:
             self._consensus.proposed()
         if header.producer_id >= 0:
@@ -388,7 +388,7 @@ class Replica(GroupMember):
         """Retention, rolling and compaction as they fall due; raises nothing, but may stop."""
         if self._refusal is not None:
             return
-        self._states.expire(now_ms, producer_expiry_ms)
+        self._states.expire(now_ms, producer_expiry_ms, self._parts.clock)
         try:
             if self._may_shorten_alone:
                 start = self._log.retention_offset(now_ms, self.high_watermark)

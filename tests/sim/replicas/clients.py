@@ -115,10 +115,9 @@ class Producer:
         for sending in list(self._window):
             if taken or refused is not None:
                 await asyncio.sleep(self._world.random.choice(BETWEEN_BATCHES_S))
-            if attempt != self._attempt:
-                # Its client has ended the connection.
+            if attempt != self._attempt or node.replica is None:
+                # The client has ended the connection, or the partition has moved away.
                 return
-            assert node.replica is not None
             try:
                 appended = node.replica.append(sending.batch)
             except Refused as again:

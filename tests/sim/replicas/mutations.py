@@ -5,6 +5,7 @@ The docstring of each says which rule it breaks.
 
 from typing import Any
 
+from penstock.model.clock import Clock
 from penstock.model.errors import Reason
 from penstock.model.ids import DirectoryId, LogIndex, Offset, ReplicaId, Term
 from penstock.records.batch import BatchHeader
@@ -80,7 +81,7 @@ def reads_uncommitted(self: GroupMember, offset: Offset) -> None:
 
 
 @mutation("producers' states are not rolled back with the log", (ProducerLedger, "roll_back"))
-def states_not_rolled_back(self: ProducerLedger, offset: int) -> None:
+def states_not_rolled_back(self: ProducerLedger, offset: int, clock: Clock) -> None:
     """What was truncated was never there."""
 
 
@@ -97,7 +98,7 @@ def snapshot_without_producers(self: ProducerStates, offset: int) -> bytes:
 
 @mutation("a batch that was refused for now is not awaited", (ProducerStates, "await_again"))
 def refused_not_awaited(
-    self: ProducerStates, header: BatchHeader, reason: Reason, now_ms: int
+    self: ProducerStates, header: BatchHeader, reason: Reason, clock: Clock
 ) -> None:
     """What was sent behind it is no gap."""
 

@@ -7,7 +7,7 @@ from penstock.records.batch import BatchHeader, parse_header
 from penstock.replication.producer_ledger import ProducerLedger
 from penstock.replication.producer_states import ProducerStates
 
-from .rig import batch
+from .rig import TestClock, batch
 
 Steps = list[tuple[int, int]]
 steps = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1)), max_size=30)
@@ -51,7 +51,7 @@ def restored(data: bytes) -> dict[int, object]:
 def test_rolling_back_equals_never_having_seen_it(taken: Steps, cut: int) -> None:
     found = headers(taken)
     ledger = ledger_of(found)
-    ledger.roll_back(cut)
+    ledger.roll_back(cut, TestClock())
     assert contents(ledger.states) == contents(ledger_of(found[:cut]).states)
 
 

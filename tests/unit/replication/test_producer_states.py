@@ -6,9 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.model.clock import Clock
 from penstock.model.errors import Reason, Refused
 from penstock.records.batch import BatchHeader
-from penstock.replication.producer_states import AWAITED_MS, SEQUENCE_MAX, ProducerStates
+from penstock.replication.producer_states import AWAITED_S, SEQUENCE_MAX, ProducerStates
+
+from .rig import TestClock
+
+CLOCK = TestClock()
 
 
 def header(
@@ -32,13 +37,13 @@ def header(
 
 
 def take(states: ProducerStates, batch: BatchHeader, offset: int = 0) -> None:
-    assert states.check(batch, now_ms=0) is None
+    assert states.check(batch, CLOCK) is None
     states.record(batch, offset, now_ms=0)
 
 
-def refusal(states: ProducerStates, batch: BatchHeader, now_ms: int = 0) -> Reason:
+def refusal(states: ProducerStates, batch: BatchHeader, clock: Clock = CLOCK) -> Reason:
     with pytest.raises(Refused) as caught:
-        states.check(batch, now_ms)
+        states.check(batch, clock)
     return caught.value.reason
 
 
@@ -66,7 +71,7 @@ def test_one_of_the_last_five_batches_is_answered_as_a_duplicate() -> None:
     states = ProducerStates()
     for number in range(6):
         take(states, header(sequence=number), offset=100 + number)
-    duplicate = states.check(header(sequence=1), now_ms=0)
+    duplicate = states.check(header(sequence=1), CLOCK)
     assert duplicate is not None
     assert (duplicate.base_offset, duplicate.last_offset) == (101, 101)
     assert refusal(states, header(sequence=0)) is Reason.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -91,7 +96,7 @@ def test_a_producer_expires_only_when_it_was_not_seen_for_long() -> None:
     states.record(header(producer_id=1), 0, now_ms=0)
     states.record(header(producer_id=2), 1, now_ms=500)
     states.record(header(producer_id=1, sequence=1), 2, now_ms=900)
-    states.expire(now_ms=1_500, expiry_ms=1_000)
+    states.expire(now_ms=1_500, expiry_ms=1_000, clock=CLOCK)
     assert [producer_id for producer_id, _ in states.active()] == [1]
 
 
@@ -117,7 +122,7 @@ def test_a_taken_back_first_batch_must_come_again_before_later_ones() -> None:
     first, second = header(sequence=0), header(sequence=1)
     undo = [states.record(first, 0, 0), states.record(second, 1, 0)]
     for before in reversed(undo):
-        states.take_back(7, before)
+        states.take_back(7, before, CLOCK)
     assert len(states) == 0
     assert refusal(states, header(sequence=2)) is Reason.NOT_LEADER_OR_FOLLOWER
     assert refusal(states, second) is Reason.NOT_LEADER_OR_FOLLOWER
@@ -131,7 +136,7 @@ def test_what_follows_batches_that_were_taken_back_shares_their_fate() -> None:
     take(states, header(sequence=0))
     undo = [states.record(header(sequence=number), number, 0) for number in (1, 2)]
     for before in reversed(undo):
-        states.take_back(7, before)
+        states.take_back(7, before, CLOCK)
     assert refusal(states, header(sequence=3)) is Reason.NOT_LEADER_OR_FOLLOWER
     assert refusal(states, header(sequence=2)) is Reason.NOT_LEADER_OR_FOLLOWER
     take(states, header(sequence=1))
@@ -139,8 +144,8 @@ def test_what_follows_batches_that_were_taken_back_shares_their_fate() -> None:
     assert refusal(states, header(sequence=4)) is Reason.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def await_again(states: ProducerStates, batch: BatchHeader, now_ms: int = 0) -> None:
-    states.await_again(batch, Reason.THROTTLED, now_ms)
+def await_again(states: ProducerStates, batch: BatchHeader) -> None:
+    states.await_again(batch, Reason.THROTTLED, CLOCK)
 
 
 def test_a_refused_first_batch_must_come_again_before_later_ones() -> None:
@@ -192,13 +197,29 @@ def test_what_follows_the_refused_first_batch_of_an_epoch_is_refused_for_the_sam
     take(states, header(epoch=1, sequence=1))
 
 
+def test_a_batch_is_awaited_until_it_comes_itself() -> None:
+    """A follower may refuse it, then hear of those before it, and then lead."""
+    states = ProducerStates()
+    take(states, header(sequence=0))
+    await_again(states, header(sequence=3))
+    await_again(states, header(epoch=1, sequence=0))
+    await_again(states, header(sequence=3))
+    for number in (1, 2):
+        take(states, header(sequence=number))
+    assert refusal(states, header(sequence=4)) is Reason.THROTTLED
+    take(states, header(sequence=3))
+    assert refusal(states, header(sequence=5)) is Reason.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
 def test_a_refused_batch_that_never_comes_again_is_a_gap_in_the_end() -> None:
     states = ProducerStates()
     take(states, header(sequence=0))
     await_again(states, header(sequence=1))
-    late = header(sequence=2)
-    assert refusal(states, late, AWAITED_MS - 1) is Reason.THROTTLED
-    assert refusal(states, late, AWAITED_MS) is Reason.OUT_OF_ORDER_SEQUENCE_NUMBER
+    late, clock = header(sequence=2), TestClock()
+    clock.ms += int(AWAITED_S * 1000) - 1
+    assert refusal(states, late, clock) is Reason.THROTTLED
+    clock.ms += 1
+    assert refusal(states, late, clock) is Reason.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 @dataclass
@@ -258,7 +279,7 @@ def test_random_produces_are_judged_as_the_model_judges_them(
         if isinstance(expected, Reason):
             assert refusal(states, batch) is expected
             continue
-        duplicate = states.check(batch, now_ms=0)
+        duplicate = states.check(batch, CLOCK)
         assert (duplicate.base_offset if duplicate else None) == expected
         if duplicate is None:
             states.record(batch, offset, now_ms=0)
