@@ -10,7 +10,7 @@ from penstock.model.limits import Limits
 from penstock.model.topic_config import TopicConfig
 from penstock.replication.replica import Replica
 from tests.unit.replication import rig
-from tests.unit.replication.rig import TOPIC, TOPIC_ID
+from tests.unit.replication.rig import PATIENCE_S, TOPIC, TOPIC_ID
 
 
 class Node(rig.Node):
@@ -41,7 +41,7 @@ class Node(rig.Node):
         for index in indexes:
             replica = self.partitions.get_by_id(topic_id, index)
             if replica.stopped_because is None:
-                await replica.settled(5)
+                await replica.settled(PATIENCE_S)
 
     async def replica(
         self, config: TopicConfig | None = None, *, topic_id: TopicId = TOPIC_ID

@@ -33,7 +33,9 @@ def reported(nodes: Nodes) -> list[int]:
 
 
 async def settled() -> None:
-    await asyncio.sleep(0.02)
+    """Counted in turns of the loop, which come however long this process had to wait for them."""
+    for _ in range(20):
+        await asyncio.sleep(0.002)
 
 
 def test_each_broker_makes_the_replicas_that_belong_to_it() -> None:

@@ -267,7 +267,7 @@ def test_members_that_do_not_return_after_a_restart_expire() -> None:
     async def scenario() -> None:
         rig = Rig()
         rig.coordinator.start()
-        silent = await rig.stable(session_timeout_ms=40)
+        silent = await rig.stable(session_timeout_ms=400)
         again = Rig(MemoryHost(rig.host.log))
         again.coordinator.start()
         newcomer = await again.join()
@@ -296,7 +296,7 @@ def test_silent_members_expire_and_heartbeats_prevent_it() -> None:
     async def scenario() -> None:
         rig = Rig()
         rig.coordinator.start()
-        tickets = [rig.join(session_timeout_ms=60), rig.join(session_timeout_ms=60)]
+        tickets = [rig.join(session_timeout_ms=600), rig.join(session_timeout_ms=600)]
         alive, silent = [answer.member_id for answer in await asyncio.gather(*tickets)]
         follower = rig.sync(silent, 1)
         await rig.sync(alive, 1)
@@ -425,10 +425,10 @@ def test_members_and_generations_come_back_with_the_office() -> None:
     async def scenario() -> None:
         rig = Rig()
         rig.coordinator.start()
-        member = await rig.stable(session_timeout_ms=60)
+        member = await rig.stable(session_timeout_ms=600)
         await rig.commit(3, member, 1)
         rig.host.lose()
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.7)
         rig.host.win()
         rig.heartbeat(member, 1)
         assert await rig.committed() == 3

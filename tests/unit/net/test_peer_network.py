@@ -92,7 +92,7 @@ class Nodes:
             await node.network.close()
 
 
-async def until(condition: Callable[[], object], seconds: float = 5) -> None:
+async def until(condition: Callable[[], object], seconds: float = 30) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -103,7 +103,7 @@ def play(test: Callable[[Nodes], Awaitable[None]]) -> Coroutine[Any, Any, None]:
     async def go() -> None:
         nodes = Nodes()
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await test(nodes)
         finally:
             await nodes.close()

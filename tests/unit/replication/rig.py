@@ -3,12 +3,12 @@
 import asyncio
 import errno
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
 from threading import Event
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 from uuid import UUID
 
 from penstock.model.ids import (
@@ -41,6 +41,11 @@ TICK_S = 0.005
 TOPIC = TopicName("orders")
 TOPIC_ID = TopicId(UUID(int=77))
 START_MS = 1_700_000_000_000
+# Only what hangs takes so long, however busy the machine is.
+PATIENCE_S = 60
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class TestClock:
@@ -69,7 +74,7 @@ class Faults:
         self.writes_go_on.set()
 
     def on_write(self, path: Path) -> None:
-        assert self.writes_go_on.wait(10)
+        assert self.writes_go_on.wait(PATIENCE_S)
         if self.write_error is not None and path.name.endswith(self.failing_suffix):
             raise OSError(self.write_error, errno.errorcode[self.write_error])
 
@@ -111,6 +116,24 @@ class FaultyFileSystem(RealFileSystem):
         return FaultyFile(super().create(path), path, self._faults)
 
 
+class DiskThreads(ThreadPoolExecutor):
+    """Knows whether they have anything to do."""
+
+    def __init__(self, threads: int) -> None:
+        super().__init__(threads)
+        self._jobs: set[Future[Any]] = set()
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._jobs)
+
+    def submit(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        job = super().submit(work, *args, **kwargs)
+        self._jobs.add(job)
+        job.add_done_callback(self._jobs.discard)
+        return job
+
+
 class Alone:
     """The way out of a node that has no peers."""
 
@@ -144,7 +167,7 @@ class Node:
         self.clock = clock or TestClock()
         self.faults = Faults()
         self.file_system = FaultyFileSystem(self.faults)
-        self.disk = ThreadPoolExecutor(4)
+        self.disk = DiskThreads(4)
         self.background = ThreadPoolExecutor(1)
         self.directory = DataDirectory.open(
             path, node=BrokerId(number), file_system=self.file_system
@@ -174,6 +197,11 @@ class Node:
     def pressure(self) -> Pressure:
         return self.store.pressure
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether its disk works, and no test holds that up."""
+        return self.disk.is_busy and self.faults.writes_go_on.is_set()
+
     async def make(
         self,
         config: TopicConfig | None = None,
@@ -194,7 +222,7 @@ class Node:
         """One partition that leads its group of one."""
         replica = await self.make(config, topic_id=topic_id)
         if replica.stopped_because is None:
-            await replica.settled(5)
+            await replica.settled(PATIENCE_S)
         return replica
 
     def tick(self) -> None:
@@ -235,7 +263,7 @@ async def running(path: Path, limits: Limits | None = None) -> AsyncIterator[Nod
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
     async def bounded() -> None:
-        await asyncio.wait_for(scenario(), 20)
+        await asyncio.wait_for(scenario(), PATIENCE_S)
 
     asyncio.run(bounded())
 

@@ -17,7 +17,7 @@ from penstock.replication.hosting import Host
 from penstock.replication.replica import Replica
 
 from .group_rig import group_of, until
-from .rig import Node, batch, run, running
+from .rig import PATIENCE_S, Node, batch, run, running
 from .test_hosting import COMPACTED, Put, Table, TableCodec
 
 
@@ -213,8 +213,8 @@ def test_the_end_does_not_wait_for_what_may_never_be_committed(tmp_path: Path) -
             doomed = host.submit([("b", 2)])
             waiting = asyncio.ensure_future(feed.wait_for(Offset(2)))
             await asyncio.sleep(0)
-            await asyncio.wait_for(host.close(), 1)
-            await asyncio.wait_for(feed.close(), 1)
+            await asyncio.wait_for(host.close(), PATIENCE_S)
+            await asyncio.wait_for(feed.close(), PATIENCE_S)
             for outcome in (doomed, waiting):
                 with pytest.raises(Refused):
                     await outcome
@@ -267,7 +267,7 @@ def test_a_host_that_loses_its_office_while_its_feed_is_behind_waits_for_nothing
                 monkeypatch.setattr(Replica, "committed", counted)
                 feed_goes_on.set()
                 assert host._loading is not None
-                await asyncio.wait_for(host._loading, 10)
+                await asyncio.wait_for(host._loading, PATIENCE_S)
             assert not host.is_ready
             assert feed.state.numbers == {"a": 1}
 
@@ -296,7 +296,7 @@ def test_a_feed_that_could_not_read_tries_again_although_nothing_new_comes(
             monkeypatch.setattr(Replica, "read_committed", read)
             replica.append_own(batch(b"1", key=b"a"))
             await replica.committed()
-            await asyncio.wait_for(feed.wait_for(Offset(1)), 5)
+            await asyncio.wait_for(feed.wait_for(Offset(1)), PATIENCE_S)
             assert (feed.state.numbers, failures) == ({"a": 1}, 0)
 
     run(scenario)

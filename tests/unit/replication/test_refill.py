@@ -15,7 +15,7 @@ from penstock.storage import repair
 from penstock.storage.log import Log
 
 from .group_rig import group_of, log_bytes, until
-from .rig import TOPIC_ID, batch, read_values, run, running
+from .rig import PATIENCE_S, TOPIC_ID, batch, read_values, run, running
 from .test_group_members import want
 
 ONE, TWO = (ReplicaId(BrokerId(node), DirectoryId("a")) for node in (1, 2))
@@ -84,7 +84,7 @@ def test_the_only_copy_goes_on_after_a_repair(tmp_path: Path) -> None:
         async with running(tmp_path) as node:
             replica = await node.make()
             assert not replica.is_leader
-            await replica.settled(5)
+            await replica.settled(PATIENCE_S)
             kept = replica.high_watermark
             assert 0 < kept < 20
             replica.append(batch(b"new"))
@@ -144,7 +144,7 @@ def test_a_message_while_a_snapshot_is_written_does_not_stop_a_replica_that_came
     def slow_sync(log: Log) -> None:
         if "node-1" in str(log.directory) and log.first_index > 1 and not goes_on.is_set():
             is_held.set()
-            assert goes_on.wait(10)
+            assert goes_on.wait(PATIENCE_S)
         sync(log)
 
     async def scenario() -> None:

@@ -431,9 +431,11 @@ def test_looser_policies_answer_before_the_sync(tmp_path: Path, policy: FlushPol
             replica.append(batch(b"a"))
             await replica.committed()
             assert replica.high_watermark == 1
-            await asyncio.sleep(0.15)
-            is_synced_by_itself = policy is FlushPolicy.INTERVAL_UNSAFE
-            assert (replica.stopped_because is not None) == is_synced_by_itself
+            if policy is FlushPolicy.INTERVAL_UNSAFE:
+                await until(lambda: replica.stopped_because is not None)
+            else:
+                await asyncio.sleep(0.15)
+                assert replica.stopped_because is None
             node.faults.sync_error = None
 
     run(scenario)
