@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from penstock.records.batch import BatchHeader
-from penstock.storage.batch_reader import Readable, read_headers
+from penstock.storage.batch_reader import BadBatch, Readable, read_headers
 from penstock.storage.file_system import FileSystem
 from penstock.storage.index_file import read_index, write_index
 from penstock.storage.layout import INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_path
-from penstock.storage.offset_index import OffsetIndex
+from penstock.storage.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from penstock.storage.time_index import TimeIndex
 
 _ENTRY_WIDTH = 8
@@ -48,7 +48,12 @@ class SegmentIndexes(NamedTuple):
         has_entry = len(self.offsets) > 0
         start = self.offsets.positions[-1] if has_entry else 0
         timestamp = self.times.timestamps[-1] if has_entry else -1
+        first = lowest = self.offsets.base_offset
         for position, header in read_headers(file, start, end):
+            # No checksum covers a batch's offset, and what it should be, only its neighbours say.
+            if not lowest <= header.base_offset <= first + RELATIVE_OFFSET_MAX:
+                raise BadBatch(position, f"offset {header.base_offset} does not follow {lowest}")
+            lowest = header.next_offset
             self.note(header, position, timestamp, interval)
             timestamp = max(timestamp, header.max_timestamp)
 

@@ -5,7 +5,7 @@ import pytest
 from penstock.model.errors import StorageDamaged
 from penstock.model.ids import Offset
 from penstock.model.topic_config import TopicConfig
-from penstock.records.batch import HEADER_SIZE
+from penstock.records.batch import HEADER_SIZE, parse_header
 from penstock.storage.log import Log
 from tests.unit.storage.fault_file_system import FaultFileSystem
 from tests.unit.storage.logs import (
@@ -219,6 +219,21 @@ def test_indexes_are_rebuilt(lost: list[str], how: str) -> None:
     checkpoint(log)
     assert case.disk.exists(case.bench.segment(0, ".index"))
     assert offsets(read_all(case.reopen())) == list(range(55))
+
+
+@pytest.mark.parametrize("byte", [2, 3, 7])
+def test_an_index_is_not_built_from_offsets_that_make_no_sense(byte: int) -> None:
+    """No checksum covers them; the neighbours do."""
+    case = Case(SMALL)
+    for suffix in (".index", ".timeindex"):
+        case.disk.remove(case.bench.segment(0, suffix))
+    size = parse_header(case.disk.read(case.path)).size
+    case.disk.damage(case.path, 3 * size + byte)
+    log = case.reopen()
+    with pytest.raises(StorageDamaged) as caught:
+        log.load_index(Offset(9))
+    assert caught.value.path == str(case.path)
+    assert caught.value.position in (3 * size, 4 * size)
 
 
 def test_an_index_of_another_segment_is_not_believed() -> None:
