@@ -54,6 +54,8 @@ def run_rounds(cluster: Cluster, fault: Fault, *, rounds: int, every_s: float, s
 def judge(cluster: Cluster, history: History) -> str:
     """The verdict of a run whose faults are over; ends the cluster."""
     settled_s = cluster.wait_until_healthy(TOPIC, OFFSETS, timeout_s=SETTLED_WITHIN_S)
+    # Of the nodes that it began with, none may be left.
+    history.bootstrap = cluster.bootstrap
     summary: Summary = history.finish()
     cluster.wait_until_healthy(TOPIC, OFFSETS)
     directories = [node.data_dir for node in cluster.running()]
