@@ -226,7 +226,6 @@ class _Recovery:
         self._check_tail(segment, size, has_later=has_later)
         state.segments = state.segments.plus([segment])
         state.has_rolled = True
-        state.file_system.sync_directory(state.directory)
 
     def _check_tail(self, segment: Segment, end: int, *, has_later: bool) -> None:
         """Takes over the batches behind the flush mark, and cuts what the crash tore."""
@@ -239,8 +238,10 @@ class _Recovery:
         except BadBatch as bad:
             self._judge(segment, bad, end, has_later=has_later)
             segment.file.truncate(bad.position)
-        # What is served from now on must not be lost by the next crash.
+        # What is served from now on must not be lost by the next crash. The file may be one that a
+        # process made and was killed before it had synced its name.
         segment.file.sync()
+        self._state.file_system.sync_directory(self._state.directory)
 
     def _take(
         self, segment: Segment, position: int, header: BatchHeader, batch: memoryview

@@ -221,6 +221,17 @@ def test_indexes_are_rebuilt(lost: list[str], how: str) -> None:
     assert offsets(read_all(case.reopen())) == list(range(55))
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_segment_that_a_killed_process_made_does_not_lose_its_name(seed: int) -> None:
+    disk = FaultFileSystem()
+    Bench(disk).create().append([batch(0)])
+    # The process ends before it syncs; its successor finds what the kernel has.
+    log = Bench(disk).open()
+    assert log.end_offset == 1
+    fill(log, 2)
+    assert offsets(read_all(Bench(disk.after_power_loss(seed)).open())) == [0, 1, 2]
+
+
 @pytest.mark.parametrize("byte", [2, 3, 7])
 def test_an_index_is_not_built_from_offsets_that_make_no_sense(byte: int) -> None:
     """No checksum covers them; the neighbours do."""
