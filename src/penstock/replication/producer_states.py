@@ -57,10 +57,10 @@ class Producer(NamedTuple):
 
 
 class Awaited(NamedTuple):
-    """The batch that a producer must come back with first, and why it was refused."""
+    """Batches that a producer must come back with, in this order, and why they were refused."""
 
     epoch: int
-    sequence: int
+    sequences: tuple[int, ...]
     reason: Reason
     since_s: float
 
@@ -116,8 +116,9 @@ class ProducerStates:
         awaited = self._awaited.get(header.producer_id)
         if awaited is None:
             return
-        if header.producer_epoch == awaited.epoch and header.base_sequence != awaited.sequence:
-            raise self._out_of_order(header, awaited.sequence, clock)
+        first = awaited.sequences[0]
+        if header.producer_epoch == awaited.epoch and header.base_sequence != first:
+            raise self._out_of_order(header, first, clock)
 
     def _out_of_order(self, header: BatchHeader, next_sequence: int, clock: Clock) -> Refused:
         said = (
@@ -127,7 +128,8 @@ class ProducerStates:
         awaited = self._awaited.get(header.producer_id)
         if (
             awaited is not None
-            and (awaited.epoch, awaited.sequence) == (header.producer_epoch, next_sequence)
+            and awaited.epoch == header.producer_epoch
+            and next_sequence in awaited.sequences
             and clock.monotonic() - awaited.since_s < AWAITED_S
         ):
             return Refused(awaited.reason, f"{said}, which was refused for now")
@@ -135,42 +137,41 @@ class ProducerStates:
 
     def await_again(self, header: BatchHeader, reason: Reason, clock: Clock) -> None:
         """The batch was refused though nothing is wrong with it; it must come before later ones."""
-        producer_id, epoch, sequence = (
-            header.producer_id,
-            header.producer_epoch,
-            header.base_sequence,
-        )
-        producer = self._producers.get(producer_id)
-        if producer is not None and producer.epoch == epoch:
+        producer = self._producers.get(header.producer_id)
+        if producer is not None and producer.epoch == header.producer_epoch:
             last_sequence = producer.batches[-1].last_sequence
-            if not _is_before(last_sequence, sequence):
+            if not _is_before(last_sequence, header.base_sequence):
                 # It was taken already, and sent again because the answer was lost.
                 return
-        awaited = self._awaited.get(producer_id)
-        if (
-            awaited is None
-            or awaited.epoch != epoch
-            or not _is_before(awaited.sequence, sequence)
-            or clock.monotonic() - awaited.since_s >= AWAITED_S
-        ):
-            self._await(producer_id, Awaited(epoch, sequence, reason, clock.monotonic()))
+        self._await(header.producer_id, header.producer_epoch, header.base_sequence, reason, clock)
 
-    def _await(self, producer_id: int, awaited: Awaited) -> None:
+    def _await(
+        self, producer_id: int, epoch: int, sequence: int, reason: Reason, clock: Clock
+    ) -> None:
         # Taken out and put back, so that the oldest is the first to be forgotten.
-        self._awaited.pop(producer_id, None)
-        self._awaited[producer_id] = awaited
+        awaited, now_s = self._awaited.pop(producer_id, None), clock.monotonic()
+        known: tuple[int, ...] = ()
+        if awaited is not None and awaited.epoch == epoch and now_s - awaited.since_s < AWAITED_S:
+            known = awaited.sequences
+        before = [each for each in known if _is_before(each, sequence)]
+        after = [each for each in known if _is_before(sequence, each)]
+        sequences = (*before, sequence, *after)[:BATCHES_KEPT]
+        self._awaited[producer_id] = Awaited(epoch, sequences, reason, now_s)
         if len(self._awaited) > PRODUCERS_MAX:
             del self._awaited[next(iter(self._awaited))]
 
     def _await_no_longer(self, header: BatchHeader) -> None:
-        """Unless it is yet to come: a follower refuses it before it has what lies before it."""
+        """Only what is yet to come: a follower refuses it before it has what lies before it."""
         awaited = self._awaited.get(header.producer_id)
         if awaited is None or awaited.epoch > header.producer_epoch:
             return
-        is_to_come = awaited.epoch == header.producer_epoch and _is_before(
-            header.last_sequence, awaited.sequence
-        )
-        if not is_to_come:
+        to_come: tuple[int, ...] = ()
+        if awaited.epoch == header.producer_epoch:
+            last = header.last_sequence
+            to_come = tuple(each for each in awaited.sequences if _is_before(last, each))
+        if to_come:
+            self._awaited[header.producer_id] = awaited._replace(sequences=to_come)
+        else:
             del self._awaited[header.producer_id]
 
     def record(self, header: BatchHeader, base_offset: int, now_ms: int) -> Producer | None:
@@ -207,8 +208,7 @@ class ProducerStates:
             # Another leader's log lacks it, and who sent it was told that this one's office ended.
             sequence = taken_back.batches[-1].base_sequence
             reason = Reason.NOT_LEADER_OR_FOLLOWER
-            awaited = Awaited(taken_back.epoch, sequence, reason, clock.monotonic())
-            self._await(producer_id, awaited)
+            self._await(producer_id, taken_back.epoch, sequence, reason, clock)
 
     def expire(self, now_ms: int, expiry_ms: int, clock: Clock) -> None:
         """Forgets producers that were not seen for `expiry_ms`; costs only what it removes."""

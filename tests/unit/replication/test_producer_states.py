@@ -211,6 +211,18 @@ def test_a_batch_is_awaited_until_it_comes_itself() -> None:
     assert refusal(states, header(sequence=5)) is Reason.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
+def test_each_of_several_refused_batches_is_awaited() -> None:
+    """A follower that refused two may get the first of them by way of another leader."""
+    states = ProducerStates()
+    take(states, header(sequence=0))
+    for number in (1, 2):
+        await_again(states, header(sequence=number))
+    take(states, header(sequence=1))
+    assert refusal(states, header(sequence=3)) is Reason.THROTTLED
+    take(states, header(sequence=2))
+    assert refusal(states, header(sequence=4)) is Reason.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
 def test_a_refused_batch_that_never_comes_again_is_a_gap_in_the_end() -> None:
     states = ProducerStates()
     take(states, header(sequence=0))
