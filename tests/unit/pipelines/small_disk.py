@@ -1,5 +1,6 @@
 """A disk of a few megabytes that is really full, for tests of what is written to it."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 
 COMMAND_TIMEOUT_S = 20
 PAGE = 4096
+ATTEMPTS_MAX = 1_000
 
 
 class SmallDisk:
@@ -26,11 +28,24 @@ class SmallDisk:
         return shutil.disk_usage(self.path).free
 
     def fill(self, free_bytes: int = 0) -> None:
-        """Leave that much room, in whole pages."""
-        self.free()
-        size = max(0, self.free_bytes - free_bytes) // PAGE * PAGE
-        with self._ballast.open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, size) if size else None
+        """Leave that much room, in whole pages.
+
+        Others may write meanwhile: they never find the disk emptier than it was, and what they take
+        is taken from the ballast.
+        """
+        with self._ballast.open("ab") as file:
+            for _ in range(ATTEMPTS_MAX):
+                taken = os.fstat(file.fileno()).st_size
+                more = (self.free_bytes - free_bytes) // PAGE * PAGE
+                if more <= 0:
+                    file.truncate(max(0, taken + more))
+                    return
+                try:
+                    os.posix_fallocate(file.fileno(), taken, more)
+                except OSError as failure:
+                    if failure.errno != errno.ENOSPC:
+                        raise
+        raise AssertionError("others write and remove as fast as the disk is filled")
 
     def free(self) -> None:
         self._ballast.unlink(missing_ok=True)

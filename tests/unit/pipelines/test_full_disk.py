@@ -4,7 +4,10 @@ Each test leaves a little more room than before until all that is to be written 
 says which table, archive or storage it is, and the same again with room gives each row once.
 """
 
+import itertools
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -194,3 +197,26 @@ def test_what_is_known_of_a_run_is_not_covered_up_by_a_full_disk(disk: SmallDisk
     found = last_run(storage)
     assert found is not None
     assert (found.state, found.error) == (RunState.FAILED, "The disk of the table is full.")
+
+
+def test_a_disk_is_filled_while_others_write_to_it(disk: SmallDisk) -> None:
+    """Spark does while a test fills its disk, which must not fail in its place."""
+    is_over = threading.Event()
+
+    def write() -> None:
+        for number in itertools.cycle(range(8)):
+            if is_over.is_set():
+                return
+            with suppress(OSError):
+                (disk.path / f"{number}").write_bytes(bytes(PAGE * (1 + number)))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for pages in itertools.islice(itertools.cycle(range(4)), 200):
+            disk.fill(pages * PAGE)
+    finally:
+        is_over.set()
+        writer.join()
+    disk.fill(2 * PAGE)
+    assert disk.free_bytes == 2 * PAGE
