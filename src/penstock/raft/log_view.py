@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Protocol
 
-from penstock.model.ids import LogIndex, Term
+from penstock.model.ids import LogIndex, ReplicaId, Term
 from penstock.raft.entries import NO_INDEX, Entry, EntryKind, Snapshot
 from penstock.raft.membership import Membership, MembershipStep
 
@@ -34,6 +34,12 @@ class LogView(Protocol):
     def term_at(self, index: LogIndex) -> Term | None:
         """For every index from `first_index - 1`, whose term outlives its entry, to the last; None
         if the log's begin has moved past it meanwhile."""
+        ...
+
+    def is_at_hand(self, low: LogIndex, follower: ReplicaId) -> bool:
+        """Whether `entries` from `low` on can be had without waiting for a disk. Where they can't,
+        the host reads them for this follower and says so (`RaftNode.entries_arrived`), or leaves
+        it: the follower's next answer is reason to ask again."""
         ...
 
     def entries(self, low: LogIndex, high: LogIndex, bytes_max: int) -> Sequence[Entry]:
@@ -143,6 +149,9 @@ class RaftLog:
         if index >= self._tail_first:
             return self._tail[self._position(index)].first_index
         return self._view.entry_start(LogIndex(index))
+
+    def is_at_hand(self, low: int, follower: ReplicaId) -> bool:
+        return low >= self._tail_first or self._view.is_at_hand(LogIndex(low), follower)
 
     def entries(self, low: int, bytes_max: int) -> tuple[Entry, ...]:
         """From `low` on, which is not inside of data; at least one, then as many as fit; the part

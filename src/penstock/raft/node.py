@@ -255,6 +255,10 @@ class RaftNode:
         if leader is not None:
             leader.replication.unreachable(replica)
 
+    def entries_arrived(self) -> None:
+        """What was not at hand for a follower can be had now."""
+        self._touched = True
+
     # Snapshots that go to followers
 
     def send_snapshot(self, replica: ReplicaId, snapshot: Snapshot) -> None:

@@ -99,6 +99,8 @@ class Replication:
                 self._want_snapshot(progress)
                 return
             is_behind = next_index <= log.last_index
+            if is_behind and not log.is_at_hand(next_index, progress.replica):
+                return
             entries = log.entries(next_index, settings.append_bytes_max) if is_behind else ()
             if is_behind and not entries:
                 self._want_snapshot(progress)

@@ -31,7 +31,7 @@ from penstock.replication.entry_codec import (
 from penstock.replication.hard_state_writer import HardStateWriter, stored
 from penstock.replication.index_offsets import IndexOffsets
 from penstock.replication.outbound import Outbound
-from penstock.replication.recent_entries import GroupEntries
+from penstock.replication.raft_log import StoredLog
 from penstock.replication.writer import LogWrite, Writer
 from penstock.storage.log import LogBase
 
@@ -100,7 +100,7 @@ class Consensus:
         "_outbound",
         "_owner",
         "_persisted",
-        "_recent",
+        "_stored",
         "_writer",
         "_writes_pending",
         "has_proposals",
@@ -117,7 +117,7 @@ class Consensus:
         *,
         key: PartitionId,
         offsets: IndexOffsets,
-        recent: GroupEntries,
+        stored: StoredLog,
         writer: Writer,
         hard_states: HardStateWriter,
         outbound: Outbound,
@@ -130,7 +130,9 @@ class Consensus:
         self.is_stale = False
         self._owner = owner
         self._key = key
-        self._recent = recent
+        self._stored = stored
+        stored.cold.on_arrival = self._entries_arrived
+        stored.cold.on_failure = owner.failed
         self._writer = writer
         self._hard_states = hard_states
         self._outbound = outbound
@@ -181,6 +183,12 @@ class Consensus:
         if not self._is_scheduled and self.node.has_work:
             self.drain()
 
+    def _entries_arrived(self) -> None:
+        """What the core found not at hand for a follower was read."""
+        if not self._is_ended:
+            self.node.entries_arrived()
+            self.touch()
+
     def written(self, number: int) -> None:
         pending = self._writes_pending
         while pending and pending[0] <= number:
@@ -199,17 +207,17 @@ class Consensus:
     @property
     def keeps_much(self) -> bool:
         """Whether a lot of memory is kept for followers, so that `let_go` is due."""
-        return self._recent.is_large
+        return self._stored.recent.is_large
 
     def let_go(self, statuses: Sequence[ReplicaStatus]) -> None:
         """Frees what every follower that is there holds already."""
         there = [status.match_index for status in statuses if status.recently_active]
-        self._recent.settle(min(there, default=self.node.last_index))
+        self._stored.recent.settle(min(there, default=self.node.last_index))
 
     def end(self) -> None:
         """Nothing is heard or said any more."""
         self._is_ended = True
-        self._recent.clear()
+        self._stored.clear()
 
     # Effects
 
@@ -294,7 +302,7 @@ class Consensus:
 
     def _take_own(self, entries: Sequence[Entry]) -> tuple[list[Batch], bool]:
         if self._owner.has_peers:
-            self._recent.add(entries)
+            self._stored.recent.add(entries)
         # Ours, so what data holds is known to be a batch.
         batches: list[Batch] = [entry.payload for entry in entries if entry.kind is DATA]  # type: ignore[misc]
         if len(batches) == len(entries):
@@ -336,7 +344,7 @@ class Consensus:
 
     def _truncate(self, index: int) -> None:
         self.offsets.truncate(index)
-        self._recent.truncate(index)
+        self._stored.truncate(index)
         self.membership_index = min(self.membership_index, index - 1)
         self._owner.truncated(index, self.offsets.after(index - 1))
 
@@ -346,7 +354,7 @@ class Consensus:
         if content.offset > snapshot.index:
             raise DecodeError(f"a snapshot at index {snapshot.index} of offset {content.offset}")
         self.offsets.reset(snapshot.index, content.offset)
-        self._recent.clear()
+        self._stored.clear()
         self._handed_index = snapshot.index
         self._owner.installed(content)
         base = LogBase(

@@ -46,7 +46,7 @@ from penstock.replication.opening import (
     snapshot_of,
 )
 from penstock.replication.producer_ledger import ProducerLedger
-from penstock.replication.recent_entries import GroupEntries
+from penstock.replication.raft_log import StoredLog
 from penstock.replication.refill import Refill
 from penstock.replication.replica_parts import ReplicaParts
 from penstock.replication.watches import Watch, Watches
@@ -158,15 +158,15 @@ class GroupMember(ABC):
         parts = self._parts
         log, self._ledger = opened.log, opened.ledger
         self._log, self._has_log = log, True
-        recent = parts.recent.group()
-        self._node = make_node(opened, parts, recent)
+        stored = StoredLog(log, parts)
+        self._node = make_node(opened, parts, stored)
         commit_index = self._node.commit_index
         offsets = make_offsets(log, commit_index)
         self.term = self._node.term
         self.high_watermark = offsets.after(commit_index)
         self.log_end_offset = log.end_offset
         self._ledger.settle(self.high_watermark)
-        self._make_parts(log, offsets, recent)
+        self._make_parts(log, offsets, stored)
         self._note_membership()
         note_log_starts(self._starts, log, commit_index)
         if self._starts.committed > log.start_offset:
@@ -179,7 +179,7 @@ class GroupMember(ABC):
             self._node.campaign()
         self._consensus.touch()
 
-    def _make_parts(self, log: Log, offsets: IndexOffsets, recent: GroupEntries) -> None:
+    def _make_parts(self, log: Log, offsets: IndexOffsets, stored: StoredLog) -> None:
         parts = self._parts
         self._writer = Writer(
             log,
@@ -201,7 +201,7 @@ class GroupMember(ABC):
             self,
             key=self.key,
             offsets=offsets,
-            recent=recent,
+            stored=stored,
             writer=self._writer,
             hard_states=parts.hard_states,
             outbound=parts.outbound,
@@ -390,7 +390,7 @@ class GroupMember(ABC):
 
     # What the writer tells
 
-    def checkpoint_state(self) -> tuple[bytes, Offset]:
+    def checkpoint_state(self) -> tuple[Callable[[], bytes], Offset]:
         state_offset = max(self.high_watermark, self._installed_offset)
         return self._ledger.settled_snapshot(), state_offset
 

@@ -14,7 +14,6 @@ from penstock.replication.log_starts import LogStarts
 from penstock.replication.producer_ledger import ProducerLedger
 from penstock.replication.producer_states import ProducerStates
 from penstock.replication.raft_log import StoredLog
-from penstock.replication.recent_entries import GroupEntries
 from penstock.replication.replica_parts import ReplicaParts
 from penstock.storage.log import Log
 
@@ -39,12 +38,12 @@ def committed_index(log: Log) -> LogIndex:
     return LogIndex(max(log.index_before(Offset(offset)), log.first_index - 1))
 
 
-def make_node(opened: OpenedLog, parts: ReplicaParts, recent: GroupEntries) -> RaftNode:
+def make_node(opened: OpenedLog, parts: ReplicaParts, stored: StoredLog) -> RaftNode:
     log = opened.log
     return RaftNode(
         replica=parts.own,
         settings=parts.raft_settings,
-        log=StoredLog(log, recent),
+        log=stored,
         hard_state=opened.hard_state,
         memberships=_memberships(opened),
         random_below=parts.random_below,

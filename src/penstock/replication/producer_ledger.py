@@ -3,10 +3,12 @@ was known before it, on leaders and followers alike.
 """
 
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 
 from penstock.model.clock import Clock
 from penstock.records.batch import BatchHeader
-from penstock.replication.producer_states import Producer, ProducerStates
+from penstock.replication.producer_states import Producer, ProducerStates, encode_producers
 
 
 class ProducerLedger:
@@ -34,14 +36,12 @@ class ProducerLedger:
             _, producer_id, before = undo.pop()
             self.states.take_back(producer_id, before, clock)
 
-    def settled_snapshot(self) -> bytes:
-        """The states as of the offset that was last settled."""
-        if not self._undo:
-            return self.states.snapshot()
+    def settled_snapshot(self) -> Callable[[], bytes]:
+        """The states as of the offset that was last settled; any thread may make bytes of them."""
         settled: dict[int, Producer | None] = {}
         for _, producer_id, before in self._undo:
             settled.setdefault(producer_id, before)
-        return self.states.snapshot(settled)
+        return partial(encode_producers, self.states.copy(settled))
 
     def restore(self, data: bytes) -> None:
         """A snapshot replaces everything; what it holds is settled."""

@@ -223,15 +223,18 @@ class ProducerStates:
         for producer_id in [key for key, value in self._awaited.items() if value.since_s < since_s]:
             del self._awaited[producer_id]
 
-    def snapshot(self, instead: Mapping[int, Producer | None] | None = None) -> bytes:
-        """All producers as bytes, some of them as they were at another time; None: not there."""
-        producers = self._producers
-        if instead:
-            producers = {**producers, **{key: value for key, value in instead.items() if value}}
-            for producer_id, before in instead.items():
-                if before is None:
-                    producers.pop(producer_id, None)
-        return _encode(producers)
+    def snapshot(self) -> bytes:
+        return encode_producers(self._producers)
+
+    def copy(self, instead: Mapping[int, Producer | None]) -> dict[int, Producer]:
+        """All producers as of now, but some as they were at another time; None: not there."""
+        producers = self._producers.copy()
+        for producer_id, before in instead.items():
+            if before is not None:
+                producers[producer_id] = before
+            else:
+                producers.pop(producer_id, None)
+        return producers
 
     def snapshot_before(self, offset: int) -> bytes:
         """What is known of producers by their batches before `offset` alone."""
@@ -240,7 +243,7 @@ class ProducerStates:
             kept = tuple(batch for batch in batches if batch.last_offset < offset)
             if kept:
                 producers[producer_id] = Producer(epoch, seen_ms, kept)
-        return _encode(producers)
+        return encode_producers(producers)
 
     def restore(self, data: bytes) -> None:
         """Takes over a snapshot; no bytes at all are the state of an empty log."""
@@ -262,7 +265,8 @@ class ProducerStates:
             position = end
 
 
-def _encode(producers: Mapping[int, Producer]) -> bytes:
+def encode_producers(producers: Mapping[int, Producer]) -> bytes:
+    """As `ProducerStates.restore` takes it."""
     parts = [_SNAPSHOT_HEAD.pack(_VERSION, len(producers))]
     for producer_id, (epoch, seen_ms, batches) in producers.items():
         parts.append(_PRODUCER.pack(producer_id, epoch, seen_ms, len(batches)))

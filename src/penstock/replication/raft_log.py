@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
-from penstock.model.ids import LogIndex, Term
+from penstock.model.ids import LogIndex, ReplicaId, Term
 from penstock.raft.entries import Entry
+from penstock.replication.cold_entries import ColdEntries
 from penstock.replication.entry_codec import entry_of
 from penstock.replication.recent_entries import GroupEntries
+from penstock.replication.replica_parts import ReplicaParts
 from penstock.storage.log import EntriesGone, Log
 
 
@@ -13,11 +15,13 @@ class StoredLog:
     """A `LogView`. Everything it tells is as new as the log's last write, or newer than the core
     was told, which the core hides behind what it handed out since."""
 
-    __slots__ = ("_log", "_recent")
+    __slots__ = ("_log", "cold", "recent")
 
-    def __init__(self, log: Log, recent: GroupEntries) -> None:
+    def __init__(self, log: Log, parts: ReplicaParts) -> None:
         self._log = log
-        self._recent = recent
+        # What a leader has at hand for its followers, and what it must read for them.
+        self.recent: GroupEntries = parts.recent.group()
+        self.cold = ColdEntries(log, parts.follower_reads, parts.raft_settings.append_bytes_max)
 
     @property
     def first_index(self) -> LogIndex:
@@ -35,9 +39,12 @@ class StoredLog:
         except EntriesGone:
             return None
 
+    def is_at_hand(self, low: LogIndex, follower: ReplicaId) -> bool:
+        return self.recent.has(low) or self.cold.is_at_hand(low, follower)
+
     def entries(self, low: LogIndex, high: LogIndex, bytes_max: int) -> Sequence[Entry]:
-        found = self._recent.read(low, high, bytes_max)
-        if found:
+        found = self.recent.read(low, high, bytes_max) or self.cold.get(low, high)
+        if found is not None:
             return found
         try:
             return [entry_of(stored) for stored in self._log.entries(low, high, bytes_max)]
@@ -49,3 +56,14 @@ class StoredLog:
             return self._log.entry_start(index)
         except EntriesGone:
             return index
+
+    # What becomes of the log
+
+    def truncate(self, index: int) -> None:
+        self.recent.truncate(index)
+        self.cold.clear()
+
+    def clear(self) -> None:
+        """It is another one now, or none."""
+        self.recent.clear()
+        self.cold.clear()

@@ -113,6 +113,11 @@ class GroupEntries:
         self._first = len(self._entries)
         self._drop_forgotten()
 
+    def has(self, low: int) -> bool:
+        """Whether an entry that begins at `low` is kept."""
+        position = self._position(low)
+        return position < len(self._entries) and self._entries[position].first_index == low
+
     def read(self, low: int, high: int, bytes_max: int) -> list[Entry]:
         """From `low` on, before `high`: at least one, then as many as fit; none if it is not
         kept."""

@@ -8,6 +8,7 @@ from penstock.model.clock import Clock
 from penstock.model.ids import ReplicaId
 from penstock.raft.settings import RaftSettings
 from penstock.replication.batch_buffers import BatchBuffers
+from penstock.replication.cold_entries import FollowerReads
 from penstock.replication.hard_state_writer import HardStateWriter
 from penstock.replication.outbound import Outbound
 from penstock.replication.pressure import Pressure
@@ -25,6 +26,7 @@ class ReplicaParts:
     pressure: Pressure
     buffers: BatchBuffers
     recent: RecentEntries
+    follower_reads: FollowerReads
     unflushed_bytes_max: int
     outbound: Outbound
     hard_states: HardStateWriter

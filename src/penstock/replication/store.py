@@ -28,6 +28,7 @@ from penstock.raft.membership import Membership
 from penstock.raft.settings import RaftSettings
 from penstock.records.batch import BatchHeader
 from penstock.replication.batch_buffers import BatchBuffers
+from penstock.replication.cold_entries import FollowerReads
 from penstock.replication.entry_codec import encode_membership
 from penstock.replication.hard_state_writer import NO_VOTE, HardStateWriter, stored
 from penstock.replication.opening import OpenedLog
@@ -104,6 +105,7 @@ class ReplicaStore:
             pressure=self.pressure,
             buffers=BatchBuffers(),
             recent=RecentEntries(),
+            follower_reads=FollowerReads(executor, outbound.has_room),
             unflushed_bytes_max=limits.unflushed_bytes_per_partition_max,
             outbound=outbound,
             hard_states=self._hard_states,

@@ -50,8 +50,11 @@ class LogWrite(NamedTuple):
 class WriterOwner(Protocol):
     """What the writer tells its replica, always on the event loop."""
 
-    def checkpoint_state(self) -> tuple[bytes, Offset]:
-        """The producers' state as of an offset that will never be truncated, and that offset."""
+    def checkpoint_state(self) -> tuple[Callable[[], bytes], Offset]:
+        """The producers' state as of an offset that will never be truncated, and that offset.
+
+        The state becomes bytes in the worker thread, if it is needed: there may be much of it.
+        """
         ...
 
     def before_reset(self) -> None:
@@ -76,7 +79,7 @@ class Checkpointer:
 
     __slots__ = ("_log", "_state", "_state_offset")
 
-    def __init__(self, log: Log, state: bytes, state_offset: Offset) -> None:
+    def __init__(self, log: Log, state: Callable[[], bytes], state_offset: Offset) -> None:
         self._log = log
         self._state = state
         self._state_offset = state_offset
@@ -84,7 +87,9 @@ class Checkpointer:
     def __call__(self) -> None:
         """The log syncs first, so that everything before the flush mark is on disk."""
         self._log.checkpoint(
-            state=self._state, state_offset=self._state_offset, flushed_offset=self._log.end_offset
+            state=self._state(),
+            state_offset=self._state_offset,
+            flushed_offset=self._log.end_offset,
         )
 
 

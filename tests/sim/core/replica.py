@@ -41,6 +41,8 @@ class SimulatedReplica:
         self.commit_checked = base.index
         self.incarnation += 1
         self.paused_until = 0
+        # What is not at hand nobody reads here: that a follower answers must be enough.
+        durable.is_warm = lambda _: self._random.random() < 0.8
         self.node = RaftNode(
             replica=self.id,
             settings=self._settings,

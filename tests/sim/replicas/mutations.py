@@ -3,6 +3,7 @@
 The docstring of each says which rule it breaks.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from penstock.model.clock import Clock
@@ -10,6 +11,7 @@ from penstock.model.errors import Reason
 from penstock.model.ids import DirectoryId, LogIndex, Offset, ReplicaId, Term
 from penstock.records.batch import BatchHeader
 from penstock.replication import opening, store
+from penstock.replication.cold_entries import ColdEntries
 from penstock.replication.exchange import Exchange
 from penstock.replication.group_member import GroupMember
 from penstock.replication.hard_state_writer import HardStateWriter
@@ -106,9 +108,18 @@ def refused_not_awaited(
 @mutation(
     "a checkpoint holds states of what is not committed", (ProducerLedger, "settled_snapshot")
 )
-def checkpoint_too_new(self: ProducerLedger) -> bytes:
+def checkpoint_too_new(self: ProducerLedger) -> Callable[[], bytes]:
     """A checkpoint is never rolled back."""
-    return self.states.snapshot()
+    return self.states.snapshot
+
+
+# Reading for followers
+
+
+@mutation("what was read of a log that was cut meanwhile is sent", (ColdEntries, "wants"))
+def void_reads_count(self: ColdEntries, asked: Any) -> bool:
+    """A follower gets what the log holds, not what it held."""
+    return True
 
 
 # Starting

@@ -14,7 +14,7 @@ import pytest
 from tests.sim.mutation import Mutation, seeds
 from tests.sim.replicas.mutations import ALL
 from tests.sim.replicas.run import run_seed
-from tests.unit.replication import test_exchange, test_group
+from tests.unit.replication import test_cold_entries, test_exchange, test_group
 
 SEEDS_MAX = 150
 # Saves a minute; a change of the code may move them, which costs only time.
@@ -35,6 +35,9 @@ DIRECTED: dict[str, Callable[[], None]] = {
     "a group accepts whoever beats": _beats,
     "broken connections are not told to the groups": (
         test_exchange.test_replicas_hear_of_a_lost_node_and_again_when_it_is_known_to_be_dead
+    ),
+    "what was read of a log that was cut meanwhile is sent": (
+        test_cold_entries.test_what_was_asked_for_before_the_log_became_another_one_is_void
     ),
 }
 

@@ -1,8 +1,8 @@
 """A log in memory: what a host's disk holds, for tests that own the disk themselves."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from penstock.model.ids import LogIndex, Term
+from penstock.model.ids import LogIndex, ReplicaId, Term
 from penstock.raft.entries import NO_INDEX, NO_TERM, Entry, EntryKind, HardState, Snapshot
 from penstock.raft.ready import Write
 
@@ -18,6 +18,8 @@ class MemoryLog:
         # One item per index: data that covers several is there as often; an index inside a gap
         # holds a gap of its own.
         self.items: list[Entry] = []
+        # Whether nobody has to wait for the disk.
+        self.is_warm: Callable[[ReplicaId], bool] = lambda _: True
         self.store(entries)
 
     @property
@@ -33,6 +35,10 @@ class MemoryLog:
             return Term(self.base_term)
         assert self.base_index < index <= self.last_index
         return self.items[index - self.base_index - 1].term
+
+    def is_at_hand(self, low: LogIndex, follower: ReplicaId) -> bool:
+        assert self.first_index <= low <= self.last_index
+        return self.is_warm(follower)
 
     def entries(self, low: LogIndex, high: LogIndex, bytes_max: int) -> Sequence[Entry]:
         assert self.first_index <= low < high <= self.last_index + 1

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from penstock.model.ids import LogIndex, Term
+from penstock.model.ids import LogIndex, ReplicaId, Term
 from penstock.raft.entries import Entry, EntryKind, Snapshot
 from penstock.raft.messages import (
     AppendRequest,
@@ -113,6 +113,49 @@ def test_a_follower_that_must_be_probed_waits_for_room_too() -> None:
     group.deliver()
     assert group[2].node.last_index == 2
     assert state_of(leader, 2) is ProgressState.REPLICATE
+
+
+@pytest.mark.parametrize("is_probed", [False, True])
+def test_what_is_not_at_hand_is_sent_when_it_arrives(is_probed: bool) -> None:
+    group = Group.of(3, RaftSettings(heartbeats_by_host=True))
+    leader = group.elect(1)
+    leader.full = {rid(2)}
+    leader.node.propose("new", 1)
+    group.deliver()
+    leader.full = set()
+    if is_probed:
+        leader.node.unreachable(rid(2))
+    asked: list[ReplicaId] = []
+
+    def is_cold(follower: ReplicaId) -> bool:
+        asked.append(follower)
+        return False
+
+    leader.log.is_warm = is_cold
+    leader.node.heartbeat_acknowledged(rid(2), leader.node.term)
+    group.deliver()
+    assert (group[2].node.last_index, set(asked)) == (1, {rid(2)})
+    leader.log.is_warm = lambda _: True
+    group.deliver()
+    assert group[2].node.last_index == 1, "nobody said that it came"
+    leader.node.entries_arrived()
+    group.deliver()
+    assert (group[2].node.commit_index, state_of(leader, 2)) == (2, ProgressState.REPLICATE)
+
+
+def test_an_answer_of_the_follower_asks_again_for_what_never_came() -> None:
+    group = Group.of(3, RaftSettings(heartbeats_by_host=True))
+    leader = group.elect(1)
+    leader.full = {rid(2)}
+    leader.node.propose("new", 1)
+    group.deliver()
+    leader.full, leader.log.is_warm = set(), lambda _: False
+    leader.node.heartbeat_acknowledged(rid(2), leader.node.term)
+    group.deliver()
+    leader.log.is_warm = lambda _: True
+    leader.node.heartbeat_acknowledged(rid(2), leader.node.term)
+    group.deliver()
+    assert group[2].node.commit_index == 2
 
 
 def test_a_lost_append_is_noticed_and_sent_again() -> None:

@@ -1,6 +1,7 @@
 """The queue of one log: what happens to those who want to write to a log that is broken."""
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -18,8 +19,8 @@ class Owner:
         self.broken: Exception | None = None
         self.numbers: list[int] = []
 
-    def checkpoint_state(self) -> tuple[bytes, Offset]:
-        return b"", Offset(0)
+    def checkpoint_state(self) -> tuple[Callable[[], bytes], Offset]:
+        return bytes, Offset(0)
 
     def before_reset(self) -> None: ...
 
