@@ -18,6 +18,8 @@ from penstock.pipelines.archives.verifying import Verdict, Verification
 from tests.spark.rig import finish
 from tests.spark.topic_contents import Stored
 
+ARCHIVE_TIMEOUT_S = 240.0
+
 
 def archive(
     spark: SparkSession,
@@ -37,7 +39,7 @@ def archive(
         steps=steps,
     )
     with archiving:
-        finish(archiving.start(spark))
+        finish(archiving.start(spark), ARCHIVE_TIMEOUT_S)
     return entries
 
 

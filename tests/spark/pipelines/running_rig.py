@@ -1,19 +1,25 @@
 """A small pipeline over a topic, rows for it, and what its tables hold, for tests of the runner."""
 
 import json
-from collections.abc import Callable
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
 from penstock.pipelines.lakes.opening import open_table
+from penstock.pipelines.running.gate import StopGate
 from penstock.pipelines.running.progress import BatchProgress
 from penstock.pipelines.running.watching import RunView
 from penstock.pipelines.specification.model import LakeFormat, Pipeline
 from penstock.pipelines.specification.reading import read_pipeline
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+# For flows that start one after the other, each with Python processes of its own.
+GATHERING_TIMEOUT_S = 240.0
 # Every tenth reading can't be decoded, every tenth is too hot.
 UNDECODABLE_EVERY = HOT_EVERY = 10
 
@@ -98,3 +104,30 @@ class Recorder:
         self.batches.append((flow, batch))
         if self._after is not None:
             self._after(flow, batch)
+
+
+class GatheringGate(StopGate):
+    """Lets no flow write its batch of that number in the run before all flows are at theirs.
+
+    What a watcher does comes at some time after the batch of which it was told, and by then a flow
+    may have ended. What is done by `then` comes while each flow has a batch that Spark has to note.
+    """
+
+    def __init__(self, flows: int, number: int, then: Callable[["GatheringGate"], None]) -> None:
+        super().__init__()
+        self._all = threading.Barrier(flows, lambda: then(self), GATHERING_TIMEOUT_S)
+        self._number = number
+        self._entered: Counter[str] = Counter()
+
+    @contextmanager
+    def batch(self, flow: str, batch: int) -> Iterator[None]:
+        with super().batch(flow, batch):
+            is_awaited = self._entered[flow] == self._number
+            self._entered[flow] += 1
+            if is_awaited:
+                self._all.wait()
+                self.gathered(flow)
+            yield
+
+    def gathered(self, flow: str) -> None:
+        """Inside of the batch, which may be held here."""

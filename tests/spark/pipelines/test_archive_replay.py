@@ -4,7 +4,6 @@ That holds for each format of table, each codec, and every shape of a record; fo
 in another place, and in parts. What retention took before it was archived is said, not passed over.
 """
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,10 +29,10 @@ from tests.spark.reading import Admin as Operator
 from tests.spark.reading import last_line
 from tests.spark.rig import Record, wait_until
 from tests.spark.test_read_compacted import FILL, left
-from tests.spark.topic_contents import stored
+from tests.spark.topic_contents import Stored, stored
 
 PARTITIONS = 4
-SETTLED_S = 1.0
+ATTEMPTS_MAX = 20
 BEGIN_MS = 1_700_000_000_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SHAPES = (
@@ -64,7 +63,7 @@ def every_shape() -> Iterator[Record]:
             yield shape._replace(partition=partition, timestamp_ms=moment)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_an_archived_topic_comes_back_identical(
     spark: SparkSession, broker: Broker, make_topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:
@@ -132,22 +131,20 @@ def run_over_archive(spark: SparkSession, folder: Path, root: Path) -> int:
     return sum(parquet.read_metadata(file).num_rows for file in table.paths())
 
 
-def await_compaction(bootstrap: str, topic: str, end: int) -> None:
-    """Until it has removed something, and nothing more for several of its rounds."""
-    seen: list[int] = []
-    seen_at = 0.0
-
-    def is_settled() -> bool:
-        nonlocal seen, seen_at
-        found = left(bootstrap, topic, end)
-        if found != seen:
-            seen, seen_at = found, time.monotonic()
-        return len(found) < end - 25 and time.monotonic() - seen_at > SETTLED_S
-
-    wait_until("compaction", is_settled)
+def archive_between_compactions(
+    spark: SparkSession, bootstrap: str, topic: str, folder: Path
+) -> tuple[Path, list[Stored]]:
+    """An archive of the topic, and what the topic held all the while that it was made."""
+    for attempt in range(ATTEMPTS_MAX):
+        root = folder / f"archive-{attempt}"
+        before = stored(bootstrap, topic)
+        archive(spark, bootstrap, topic, root, is_by_date=True)
+        if stored(bootstrap, topic) == before:
+            return root, before
+    raise AssertionError("compaction does not come to its end")
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_compacted_topic_that_goes_on_is_archived_with_its_gaps(
     spark: SparkSession, make_broker: MakeBroker, tmp_path: Path
 ) -> None:
@@ -163,11 +160,8 @@ def test_a_compacted_topic_that_goes_on_is_archived_with_its_gaps(
     written = [Record(key=b"%d" % (n % 3), value=b"%d " % n + FILL) for n in range(60)]
     filler = [Record(key=b"filler", value=FILL)] * 25
     rig.produce(bootstrap, topic, [*written, *filler])
-    await_compaction(bootstrap, topic, 85)
-    source = stored(bootstrap, topic)
-
-    root = tmp_path / "archive"
-    archive(spark, bootstrap, topic, root, is_by_date=True)
+    wait_until("compaction", lambda: len(left(bootstrap, topic, 85)) < 60)
+    root, source = archive_between_compactions(spark, bootstrap, topic, tmp_path)
     # A second run goes on, with a partition more.
     Operator(bootstrap).grow(topic, 3)
     rig.produce(bootstrap, topic, [Record(key=b"new", partition=partition) for partition in (0, 1)])
@@ -189,7 +183,7 @@ def test_a_compacted_topic_that_goes_on_is_archived_with_its_gaps(
     assert len(Admin(bootstrap).topics.partitions(target)) == 3
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_retention_that_overtook_the_archive_is_said(
     spark: SparkSession, broker: Broker, make_topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,14 @@ from penstock.pipelines.lakes.lake_table import LakeTable
 from penstock.pipelines.lakes.opening import keeps_partition_columns, open_table
 from penstock.pipelines.running.failures import sentence_of_query
 from penstock.pipelines.running.gate import StopGate
-from penstock.pipelines.running.progress import BatchProgress
+from penstock.pipelines.running.progress import ProgressLog
 from penstock.pipelines.running.queries import start_query
 from penstock.pipelines.running.refusals import RunRefused
 from penstock.pipelines.running.run_record import RunState, last_run
 from penstock.pipelines.running.runner import run_pipeline
 from penstock.pipelines.running.storage import Storage
 from penstock.pipelines.sinks.lake_sink import LakeWriter
-from penstock.pipelines.specification.model import LakeFormat
+from penstock.pipelines.specification.model import LakeFormat, Pipeline
 from tests.e2e.conftest import MakeTopic
 from tests.e2e.processes import Broker, command
 from tests.spark.conftest import Produce
@@ -38,7 +39,7 @@ from tests.spark.pipelines.blocking_lakes import rows_of_files
 from tests.spark.pipelines.running_rig import (
     AVERAGES,
     BEGIN,
-    Recorder,
+    GatheringGate,
     good_numbers,
     numbers_in,
     read,
@@ -47,6 +48,7 @@ from tests.spark.pipelines.running_rig import (
 )
 from tests.spark.pipelines.test_killed_runs import environment
 from tests.spark.pipelines.test_lake_sinks import files_of, plain, read_table, write_rows
+from tests.spark.rig import Record, wait_until
 from tests.spark.topic_contents import stored
 from tests.unit.pipelines.small_disk import PAGE, SmallDisk, small_disk
 
@@ -55,7 +57,13 @@ GOES_ON = (
 )
 ROWS_PER_BATCH = 20
 FAILING_BATCH = 1
-COMMAND_TIMEOUT_S = 120.0
+# Of the pipeline's averages.
+WINDOW = timedelta(seconds=10)
+LINES_MAX = 100
+TELLING_TIMEOUT_S = 120.0
+# Three epochs of this fit on the disk, with all that goes with them, and a fourth by far does not.
+RECORD_BYTES = 1_100
+COMMAND_TIMEOUT_S = 240.0
 
 
 @pytest.fixture
@@ -150,6 +158,36 @@ def test_a_full_disk_under_tables_of_each_format(
     check(len(expected))
 
 
+class FullDiskGate(GatheringGate):
+    """Fills the disk when each flow is in its second batch, and lets one of them fail first.
+
+    That one is in the middle of a batch, so Spark is who finds no room: whatever else is to be kept
+    of the first batches is kept by then.
+    """
+
+    def __init__(self, pipeline: Pipeline, disk: SmallDisk, *, fails: str) -> None:
+        super().__init__(len(pipeline.flows), 1, self._fill)
+        self._logs = [
+            ProgressLog(Storage(Path(pipeline.storage)).flow(name).progress)
+            for name in pipeline.flows
+        ]
+        self._lines_before = [len(log.last(LINES_MAX)) for log in self._logs]
+        self._disk = disk
+        self._fails = fails
+
+    def _fill(self, _: GatheringGate) -> None:
+        wait_until("the progress of the first batches", self._is_told, TELLING_TIMEOUT_S)
+        self._disk.fill(PAGE)
+
+    def _is_told(self) -> bool:
+        lines = [len(log.last(LINES_MAX)) for log in self._logs]
+        return all(now > before for now, before in zip(lines, self._lines_before, strict=True))
+
+    def gathered(self, flow: str) -> None:
+        if flow != self._fails:
+            wait_until("the end of the other flow", lambda: self.is_requested, TELLING_TIMEOUT_S)
+
+
 def test_a_full_disk_under_what_a_pipeline_keeps(
     spark: SparkSession,
     broker: Broker,
@@ -161,7 +199,7 @@ def test_a_full_disk_under_what_a_pipeline_keeps(
     pipeline = read(path, broker.bootstrap, topic)
     storage, table = Storage(Path(pipeline.storage)), tmp_path / "lake" / "raw"
     folder = re.escape(str(storage.path))
-    # Whoever finds no room first is named: Spark under a flow, or the run that keeps its progress.
+    # Whoever finds no room first is named: Spark under a flow, or the run that keeps its books.
     flow = (
         rf"The flow (raw|averages) failed: The disk of the checkpoint {folder}/flows/\2/checkpoint"
     )
@@ -175,31 +213,33 @@ def test_a_full_disk_under_what_a_pipeline_keeps(
             said.append(str(refused.value))
             disk.free()
 
-        def fill(flow: str, batch: BatchProgress) -> None:
-            disk.fill(PAGE)
-
         produce(topic, readings(0, 100))
-        # Nothing can be kept, and then Spark can't make a checkpoint.
-        for pages in (0, 4):
+        # Nothing can be kept, then Spark can't make a checkpoint, and then it can't plan a batch.
+        for pages in (0, 4, 3):
             disk.fill(pages * PAGE)
             run()
         # In the middle of a run: what is read, written and kept in state is noted nowhere.
-        produce(topic, readings(100, 100))
-        run(watcher=Recorder(after=fill))
-        assert len(numbers_in(table)) == len(set(numbers_in(table)))
+        for number, name in enumerate(("averages", "raw"), start=1):
+            produce(topic, readings(100 * number, 100))
+            run(gate=FullDiskGate(pipeline, disk, fails=name))
+            checkpoint = storage.flow(name).checkpoint
+            full = f"The flow {name} failed: The disk of the checkpoint {checkpoint} {GOES_ON}"
+            assert said[-1] == full
+            assert len(numbers_in(table)) == len(set(numbers_in(table)))
         run_pipeline(pipeline, once=True, spark=spark)
         ended = last_run(storage)
     for sentence in said:
         assert re.fullmatch(f"{place} {GOES_ON}", sentence)
     assert said[0] == f"The disk of the storage {storage.path} {GOES_ON}"
-    assert numbers_in(table) == good_numbers(200)
+    assert numbers_in(table) == good_numbers(300)
     averages = open_table(LakeFormat.PARQUET, str(tmp_path / "lake" / "averages"))
     rows = read_table(LakeFormat.PARQUET, averages).to_pylist()
-    assert sorted(row["start"] for row in rows) == [BEGIN]
+    assert sorted(row["start"] for row in rows) == [BEGIN, BEGIN + WINDOW]
     assert ended is not None
     assert ended.state is RunState.ENDED
 
 
+@pytest.mark.timeout(800)
 def test_a_full_disk_under_an_archive_and_a_replay(
     spark: SparkSession,
     java_home: Path,
@@ -209,8 +249,9 @@ def test_a_full_disk_under_an_archive_and_a_replay(
     tmp_path: Path,
 ) -> None:
     topic, back = make_topic(partitions=2), f"back-{uuid.uuid4().hex[:8]}"
-    # More than the disk takes, in epochs of which some fit.
-    produce(topic, [os.urandom(1000) for _ in range(10_000)])
+    # More than the disk takes, in epochs of which some fit. Each is written by one task: when two
+    # write, one may have no room and the other, which nobody waits for, still leave its file.
+    produce(topic, [Record(os.urandom(RECORD_BYTES), partition=0) for _ in range(10_000)])
     root = tmp_path / "disk" / "archive"
 
     def penstock(*arguments: str) -> tuple[int, str, str]:
@@ -227,11 +268,11 @@ def test_a_full_disk_under_an_archive_and_a_replay(
     full = (1, "", f"penstock: The disk of the archive {root} {GOES_ON}\n")
     with small_disk(root.parent) as disk:
         # Filled by the data itself, by a command that would go on for ever.
-        limits = ["--every", "1 second", "--offsets-max", "2000"]
+        limits = ["--every", "100 milliseconds", "--offsets-max", "2000"]
         assert penstock("archive", topic, "--to", str(root), *limits) == full
         before = verify(root)
         assert before.findings == ()
-        assert 0 < before.rows < 10_000
+        assert before.rows == 6_000
         assert sorted(files_below(root)) == sorted(in_table(root)), "nothing is left of attempts"
 
         disk.enlarge("64m")

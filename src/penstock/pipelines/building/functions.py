@@ -47,12 +47,13 @@ def load_module(path: Path, place: Place) -> ModuleType:
         return sys.modules[name]
     specification = importlib.util.spec_from_file_location(name, path)
     assert specification is not None, "it ends in .py"
-    assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
     sys.modules[name] = module
     try:
         with _beside(path.parent):
-            specification.loader.exec_module(module)
+            # The loader would take compiled code of an earlier content, if the file kept its size
+            # and was changed within a second.
+            exec(compile(content, str(path), "exec", dont_inherit=True), module.__dict__)
     except Exception as error:
         del sys.modules[name]
         raise SpecificationRefused([problem_in_python(error, path.parent, place)]) from error

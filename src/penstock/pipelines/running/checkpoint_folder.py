@@ -34,6 +34,20 @@ def last_committed(checkpoint: Path) -> int | None:
     return _last_batch(checkpoint / "commits")
 
 
+def clear_unplanned(checkpoint: Path) -> None:
+    """Remove what is left of a first batch that could not even be planned; before a start.
+
+    A full disk or a kill leaves an unfinished file in `offsets`. Spark takes it for the work of
+    another query, and refuses to begin.
+    """
+    folder = checkpoint / "offsets"
+    if not folder.is_dir() or last_planned(checkpoint) is not None:
+        return
+    for file in list(folder.iterdir()):
+        if file.name.startswith("."):
+            file.unlink()
+
+
 def _last_batch(folder: Path) -> int | None:
     if not folder.is_dir():
         return None

@@ -19,6 +19,8 @@ JAVA_FRAME = re.compile(r"\n\s*at [\w.$/<>]+\(", re.ASCII)
 RAISED = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?$")
 ERROR_CLASS = re.compile(r"\[[A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*\] ")
 SQL_STATE = re.compile(r"\s*SQLSTATE: \w+")
+# `Caused by: java.io.IOException: No space left on device`
+JAVA_CAUSE = re.compile(r"^\s*Caused by: (?P<cause>.*)$", re.M)
 JAVA_CLASS = re.compile(r"^(?:[a-z_][\w]*\.)+[A-Z][\w$]*: ")
 LOST_TASK = re.compile(r"\((?P<host>[^\s()]+) executor (?P<executor>[^\s()]+)\)")
 MISSING_MODULE = re.compile(r"No module named '(?P<module>[\w.]+)'")
@@ -42,11 +44,16 @@ def sentence_of(error: BaseException) -> str:
 def sentence_of_query(error: BaseException, checkpoint: Path) -> str:
     """The same for what ended a query, whose checkpoint Spark writes before and after a batch."""
     found = sentence_of(error)
-    if isinstance(error, Explained) or not says_full_disk(found):
+    if isinstance(error, Explained) or not _is_full_disk(found, str(error)):
         return found
     if _free_bytes(checkpoint) < FULL_BYTES_MAX:
         return full_disk_sentence(f"the checkpoint {checkpoint}")
     return full_disk_sentence("Spark's own files (spark.local.dir) on the driver or a worker")
+
+
+def _is_full_disk(found: str, text: str) -> bool:
+    """Also where Spark speaks of its state alone, and only what caused that says what it was."""
+    return says_full_disk(found) or any(map(says_full_disk, JAVA_CAUSE.findall(text)))
 
 
 def _free_bytes(path: Path) -> int:

@@ -9,7 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.pipelines.running.checkpoint_folder import last_planned, location, query_id
+from penstock.pipelines.running.checkpoint_folder import (
+    clear_unplanned,
+    last_planned,
+    location,
+    query_id,
+)
 from penstock.pipelines.running.gate import StopGate
 from penstock.pipelines.running.refusals import RunRefused
 from penstock.pipelines.sinks.sink import Epoch, Sink, Written
@@ -45,6 +50,7 @@ def start_query(
     is called inside the batch, before Spark notes that it is done. `on_failed` gets what a batch
     raised in Python, which Spark itself hands on only as text.
     """
+    clear_unplanned(checkpoint)
     batches = BatchFunction(
         sink=sink,
         pipeline=pipeline,

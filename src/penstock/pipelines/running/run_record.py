@@ -15,7 +15,7 @@ from penstock.pipelines.running.refusals import RunRefused
 from penstock.pipelines.running.storage import Storage, read_json, write_json
 from penstock.pipelines.specification.model import Pipeline
 
-# Whoever looks whether a run lives holds the lock for a moment, which must not look like a run.
+# Whoever looks whether a run lives shares the lock for a moment, which must not look like a run.
 LOCK_TIMEOUT_S = 1.0
 LOCK_POLL_S = 0.02
 
@@ -135,7 +135,7 @@ def sole_run(storage: Storage) -> Iterator[None]:
     storage.path.mkdir(parents=True, exist_ok=True)
     with storage.lock.open("ab") as file:
         deadline = time.monotonic() + LOCK_TIMEOUT_S
-        while not _try_lock(file.fileno()):
+        while not _try_lock(file.fileno(), fcntl.LOCK_EX):
             if time.monotonic() > deadline:
                 raise RunRefused(_who_runs(storage))
             time.sleep(LOCK_POLL_S)
@@ -143,17 +143,17 @@ def sole_run(storage: Storage) -> Iterator[None]:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process holds the lock at this moment."""
+    """Whether a run holds the lock at this moment; others who look don't count."""
     try:
         with path.open("rb") as file:
-            return not _try_lock(file.fileno())
+            return not _try_lock(file.fileno(), fcntl.LOCK_SH)
     except FileNotFoundError:
         return False
 
 
-def _try_lock(descriptor: int) -> bool:
+def _try_lock(descriptor: int, kind: int) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

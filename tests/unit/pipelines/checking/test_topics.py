@@ -1,9 +1,9 @@
 """Proves what is said about topics that brokers do not have, or brokers that do not answer."""
 
+import socket
 from pathlib import Path
 
 from penstock.client.errors import ClientError
-from penstock.client.free_ports import free_ports
 from penstock.pipelines.checking.topics import asked, check_topics
 from penstock.pipelines.specification.reading import read_pipeline
 
@@ -40,7 +40,10 @@ def test_each_topic_is_looked_for_at_its_brokers(tmp_path: Path) -> None:
 
 
 def test_a_broker_that_is_not_there_is_named() -> None:
-    (port,) = free_ports(1)
-    answer = asked(f"127.0.0.1:{port}")
+    with socket.socket() as silent:
+        # Bound without listening: nobody else can take the port meanwhile.
+        silent.bind(("127.0.0.1", 0))
+        port = silent.getsockname()[1]
+        answer = asked(f"127.0.0.1:{port}")
     assert isinstance(answer, ClientError)
     assert str(port) in str(answer)

@@ -30,6 +30,13 @@ QUERY = RuntimeError(
     "=== Streaming Query ===\nIdentifier: ..."
 )
 
+STATE = RuntimeError(
+    "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Error writing state "
+    "store files: The change log can't be closed. SQLSTATE: XXKST\n"
+    "\tat org.apache.spark.sql.execution.streaming.state.RocksDB.commit(RocksDB.scala:1)\n"
+    "Caused by: java.io.IOException: No space left on device\n"
+)
+
 
 def caused(error: Exception, cause: Exception) -> Exception:
     error.__cause__ = cause
@@ -82,6 +89,7 @@ def test_what_ended_a_query_is_named_by_which_disk_is_full(
     assert sentence_of_query(QUERY, checkpoint) == full_disk_sentence(
         f"the checkpoint {checkpoint}"
     )
+    assert sentence_of_query(STATE, checkpoint) == sentence_of_query(QUERY, checkpoint)
     told: Explained = LakeRefused(full_disk_sentence("the table '/lake'"))
     assert sentence_of_query(told, checkpoint) == str(told)
     assert sentence_of_query(RuntimeError("else"), checkpoint) == "else."

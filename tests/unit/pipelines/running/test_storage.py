@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.pipelines.running import run_record
 from penstock.pipelines.running.guarding import FlowRecord, keep_record
 from penstock.pipelines.running.looking import is_running, look
 from penstock.pipelines.running.refusals import RunRefused
@@ -73,7 +74,10 @@ def test_a_damaged_file_is_named(storage: Storage) -> None:
             read_json(storage.identity)
 
 
-def test_one_run_at_a_time_and_a_killed_one_is_seen(storage: Storage, iot: Pipeline) -> None:
+def test_one_run_at_a_time_and_a_killed_one_is_seen(
+    storage: Storage, iot: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_record, "LOCK_TIMEOUT_S", 0.1)
     claim(storage, "iot")
     other = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(storage.path)],
@@ -156,13 +160,29 @@ def test_flows_are_chosen_by_name(iot: Pipeline) -> None:
         chosen_flows(iot, ("rav",))
 
 
-def test_a_look_at_the_lock_is_no_run(tmp_path: Path) -> None:
+def test_a_run_waits_for_the_end_of_a_look_at_its_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # However late the end of the look comes on a busy machine.
+    monkeypatch.setattr(run_record, "LOCK_TIMEOUT_S", 60.0)
     storage = Storage(tmp_path)
     with sole_run(storage):
         pass
     with storage.lock.open("rb") as looking:
-        fcntl.flock(looking, fcntl.LOCK_EX)
+        fcntl.flock(looking, fcntl.LOCK_SH)
         end_of_look = threading.Timer(0.1, fcntl.flock, (looking, fcntl.LOCK_UN))
         end_of_look.start()
         with sole_run(storage):
             end_of_look.join()
+
+
+def test_others_who_look_at_the_lock_are_no_run(storage: Storage, iot: Pipeline) -> None:
+    with sole_run(storage):
+        RunBook(storage, new_run(iot, once=False)).state(RunState.RUNNING)
+        assert is_running(storage)
+    with storage.lock.open("rb") as looking:
+        # As `is_running` of another process does, in the same moment.
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        run = last_run(storage)
+    assert run is not None
+    assert run.state is RunState.KILLED
