@@ -1,4 +1,4 @@
-"""Finds ports for nodes whose addresses others must know before they start.
+"""Finds ports for nodes whose addresses others must know before they start, and keeps them.
 
 They lie below the range from which systems give ports to outgoing connections. A port from that
 range can be taken by somebody's connection while its node is down, and a client that keeps
@@ -6,9 +6,12 @@ dialling a dead node there may at last be connected to itself.
 """
 
 import socket
-from collections.abc import Collection, Sequence
+import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from random import SystemRandom
+from types import TracebackType
+from typing import Self
 
 from penstock.client.errors import ClientError
 
@@ -16,29 +19,65 @@ from penstock.client.errors import ClientError
 PORT_FIRST = 14_000
 PORT_LAST = 32_000
 TRIES_MAX = 1_000
+# Whether a server may bind a port that we have bound ourselves, and do not listen on.
+CAN_SHARE = sys.platform == "linux"
 
 
-def free_ports(
-    count: int, host: str = "127.0.0.1", *, but_not: Collection[int] = ()
-) -> Sequence[int]:
-    """As many different ports that nobody listens on just now.
+class HeldPorts:
+    """Ports that nobody else is given here, also while whoever listens on them is down.
 
-    `but_not` are ports that were given out before, to somebody who does not listen yet.
+    We stay bound to each ourselves. We never listen, so clients of a server that is down are
+    refused as ever, and a server that asks for exactly this port with SO_REUSEADDR, as servers do,
+    gets it. Where the system does not allow that, a port can be taken before its server starts.
     """
-    random = SystemRandom()
-    found: list[int] = []
-    # All are held until the last is found, so that none is found twice.
-    with ExitStack() as held:
+
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        self._host = host
+        self._random = SystemRandom()
+        self._given: set[int] = set()
+        self._sockets = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._given.clear()
+        self._sockets.close()
+
+    def take(self, count: int) -> Sequence[int]:
+        """As many ports that nobody has, each another one than those taken before."""
+        found: list[int] = []
         for _ in range(TRIES_MAX):
             if len(found) == count:
                 return found
-            port = random.randrange(PORT_FIRST, PORT_LAST)
-            if port in but_not:
-                continue
-            attempt = held.enter_context(socket.socket())
+            port = self._random.randrange(PORT_FIRST, PORT_LAST)
+            if port not in self._given and self._hold(port):
+                self._given.add(port)
+                found.append(port)
+        raise ClientError(f"There are no {count} free ports on {self._host}.")
+
+    def _hold(self, port: int) -> bool:
+        with socket.socket() as holder:
             try:
-                attempt.bind((host, port))
+                # Without SO_REUSEADDR yet, or it would succeed where others hold a port like this.
+                holder.bind((self._host, port))
             except OSError:
-                continue
-            found.append(port)
-    raise ClientError(f"There are no {count} free ports on {host}.")
+                return False
+            if CAN_SHARE:
+                holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                self._sockets.enter_context(holder.dup())
+        return True
+
+
+def free_ports(count: int, host: str = "127.0.0.1") -> Sequence[int]:
+    """As many different ports that nobody has just now; in a moment that may have changed."""
+    with HeldPorts(host) as held:
+        return held.take(count)

@@ -12,11 +12,12 @@ from typing import Protocol, Self
 from penstock.client.admin import Admin
 from penstock.client.child_broker import ChildBroker
 from penstock.client.errors import ClientError
+from penstock.client.free_ports import HeldPorts
 from penstock.config import Settings
-from penstock.model.endpoint import Endpoint
+from penstock.model.endpoint import LOOPBACK, Endpoint
 
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
 _NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -59,6 +60,13 @@ class _Broker(ABC):
 
     bootstrap: str
 
+    def __init__(self) -> None:
+        self._ports = HeldPorts(LOOPBACK)
+
+    @abstractmethod
+    def _listen_at(self, endpoint: Endpoint) -> None:
+        """Where to listen; without this, wherever the system likes."""
+
     @abstractmethod
     def start(self) -> str: ...
 
@@ -76,7 +84,14 @@ class _Broker(ABC):
         self.start()
 
     def __enter__(self) -> Self:
-        self.start()
+        # A broker that is down must find its port free when it comes back.
+        (port,) = self._ports.take(1)
+        self._listen_at(Endpoint(LOOPBACK, port))
+        try:
+            self.start()
+        except BaseException:
+            self._ports.close()
+            raise
         return self
 
     def __exit__(
@@ -85,17 +100,25 @@ class _Broker(ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.stop()
+        try:
+            self.stop()
+        finally:
+            self._ports.close()
 
 
 class ProcessBroker(_Broker):
     """A broker in a child process: it shares nothing with the test, and it can be killed."""
 
     def __init__(self, data_dir: Path, *, settings: Mapping[str, str] = _NO_SETTINGS) -> None:
+        super().__init__()
         self.data_dir = data_dir
         self.bootstrap = ""
+        self._settings = settings
         self._child = ChildBroker(data_dir, settings=settings)
         self._is_running = False
+
+    def _listen_at(self, endpoint: Endpoint) -> None:
+        self._child = ChildBroker(self.data_dir, kafka=str(endpoint), settings=self._settings)
 
     @property
     def log(self) -> str:
@@ -121,14 +144,18 @@ class ThreadBroker(_Broker):
     """A broker on an event loop in a thread of the test process: starts fastest."""
 
     def __init__(self, data_dir: Path, *, settings: Mapping[str, str] = _NO_SETTINGS) -> None:
+        super().__init__()
         self.data_dir = data_dir
         self.bootstrap = ""
         self._settings = settings
-        self._endpoint = Endpoint("127.0.0.1", 0)
+        self._endpoint = Endpoint(LOOPBACK, 0)
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
         self._ended: Future[None] = Future()
+
+    def _listen_at(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
 
     def start(self) -> str:
         if self._thread is not None:

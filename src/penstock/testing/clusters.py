@@ -12,8 +12,8 @@ from typing import Self
 from penstock.client.admin import Admin
 from penstock.client.child_broker import ChildBroker
 from penstock.client.cluster import ClusterClient, PartitionView
-from penstock.client.errors import ClientError
-from penstock.client.free_ports import free_ports
+from penstock.client.errors import BrokerUnreachable, ClientError
+from penstock.client.free_ports import HeldPorts
 from penstock.client.kafka_connection import KafkaConnection
 from penstock.model.endpoint import LOOPBACK, Endpoint
 from penstock.testing.proxies import Direction, Proxies
@@ -125,7 +125,7 @@ class ProcessCluster:
         self._listening: dict[int, Endpoint] = {}
         self._shared: dict[int, Endpoint] = {}
         self._founders = range(1, nodes + 1)
-        self._ports: set[int] = set()
+        self._ports = HeldPorts(LOOPBACK)
 
     @property
     def bootstrap(self) -> str:
@@ -133,6 +133,7 @@ class ProcessCluster:
         return ",".join(node.bootstrap for node in self.nodes.values())
 
     def __enter__(self) -> Self:
+        self._ends.enter_context(self._ports)
         self._ends.enter_context(self._proxies)
         self._ends.callback(self._stop_all)
         try:
@@ -169,7 +170,7 @@ class ProcessCluster:
         """The node that leads a partition; waits until there is one."""
         deadline = time.monotonic() + IN_SYNC_TIMEOUT_S
         while time.monotonic() < deadline:
-            for one in self._partitions():
+            for one in self._partitions() or ():
                 if (one.place.topic, one.place.partition) == (topic, partition) and (
                     one.leader in self.nodes and self.nodes[one.leader].is_running
                 ):
@@ -181,12 +182,14 @@ class ProcessCluster:
         """Wait until every partition has a leader and all its copies."""
         deadline = time.monotonic() + timeout_s
         while True:
-            late = [one for one in self._partitions() if one.leader < 0 or one.is_under_replicated]
-            if not late:
+            found = self._partitions()
+            late = [one for one in found or () if one.leader < 0 or one.is_under_replicated]
+            if found is not None and not late:
                 return
             if time.monotonic() > deadline:
                 places = ", ".join(str(one.place) for one in late[:10])
-                raise ClientError(f"Not in sync after {timeout_s:g} s: {places}.")
+                reason = "nobody answers" if found is None else places
+                raise ClientError(f"Not in sync after {timeout_s:g} s: {reason}.")
             time.sleep(POLL_S)
 
     def add_node(self) -> ClusterNode:
@@ -256,7 +259,7 @@ class ProcessCluster:
 
     def _prepare_addresses(self, numbers: Sequence[int]) -> None:
         """Each gets its own address, and one for those that are not known beforehand."""
-        ports = iter(self._take_ports(2 * len(numbers)))
+        ports = iter(self._ports.take(2 * len(numbers)))
         for number in numbers:
             self._listening[number] = Endpoint(LOOPBACK, next(ports))
             self._shared[number] = Endpoint(LOOPBACK, next(ports))
@@ -273,7 +276,7 @@ class ProcessCluster:
 
     def _dialled_by_founders(self) -> dict[Direction, Endpoint]:
         pairs = list(permutations(self._founders, 2))
-        links = dict(zip(pairs, self._take_ports(len(pairs)), strict=True))
+        links = dict(zip(pairs, self._ports.take(len(pairs)), strict=True))
         endpoints = {pair: Endpoint(LOOPBACK, port) for pair, port in links.items()}
         for (source, target), endpoint in endpoints.items():
             self._proxies.add([source], target, endpoint, self._listening[target])
@@ -287,7 +290,7 @@ class ProcessCluster:
         join: str | None = None,
         flags: Sequence[str] = (),
     ) -> ClusterNode:
-        (port,) = self._take_ports(1)
+        (port,) = self._ports.take(1)
         child = ChildBroker(
             self._directory / f"node-{number}",
             kafka=f"{LOOPBACK}:{port}",
@@ -301,11 +304,6 @@ class ProcessCluster:
         self.nodes[number] = ClusterNode(number, child, self._proxies)
         return self.nodes[number]
 
-    def _take_ports(self, count: int) -> Sequence[int]:
-        ports = free_ports(count, LOOPBACK, but_not=self._ports)
-        self._ports.update(ports)
-        return ports
-
     def _stop_all(self) -> None:
         """Ends all at once; the data is thrown away, so nobody need hand anything over."""
         for node in self.nodes.values():
@@ -317,10 +315,14 @@ class ProcessCluster:
     def _others(self, number: int) -> list[int]:
         return [other for other in self._founders if other != number]
 
-    def _partitions(self) -> list[PartitionView]:
+    def _partitions(self) -> list[PartitionView] | None:
+        """None if nobody answers in time, which may be the machine's fault: ask again."""
         bootstrap = self._live_bootstrap()
-        with KafkaConnection(bootstrap, timeout_s=ANSWER_TIMEOUT_S) as connection:
-            return ClusterClient(connection).partitions()
+        try:
+            with KafkaConnection(bootstrap, timeout_s=ANSWER_TIMEOUT_S) as connection:
+                return ClusterClient(connection).partitions()
+        except BrokerUnreachable:
+            return None
 
     def _live_bootstrap(self) -> str:
         return ",".join(node.bootstrap for node in self.nodes.values() if node.is_running)

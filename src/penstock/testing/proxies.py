@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 from penstock.model.endpoint import Endpoint
 
 PIECE_BYTES = 1 << 16
-CONTROL_TIMEOUT_S = 10.0
+CONTROL_TIMEOUT_S = 60.0
 
 # A direction between two nodes, by their numbers: who sends, who receives.
 Direction = tuple[int, int]

@@ -8,7 +8,7 @@ from contextlib import ExitStack, suppress
 import pytest
 
 from penstock.client.errors import BrokerUnreachable, ClientError
-from penstock.client.free_ports import PORT_FIRST, PORT_LAST, free_ports
+from penstock.client.free_ports import HeldPorts
 from penstock.client.kafka_connection import KafkaConnection
 from penstock.protocol.kafka.api_keys import ApiKey
 from penstock.protocol.kafka.codec import decode, encode
@@ -46,17 +46,26 @@ def serve() -> Iterator[Serve]:
 
         def start(*, highest: int = 13, answers: int = 1000, raw: bytes | None = None) -> str:
             listener = ends.enter_context(socket.create_server(("127.0.0.1", 0)))
+            is_over = threading.Event()
 
             def work() -> None:
                 while True:
-                    try:
-                        connection, _ = listener.accept()
-                    except OSError:
-                        return
-                    with connection, suppress(ConnectionResetError):
+                    connection, _ = listener.accept()
+                    with connection, suppress(OSError):
+                        if is_over.is_set():
+                            return
                         talk(connection, highest, answers, raw)
 
-            threading.Thread(target=work, daemon=True).start()
+            # A thread that still waits for this listener when another one has got its number
+            # would take that one's connections, so it is woken and ends first.
+            def end() -> None:
+                is_over.set()
+                socket.create_connection(listener.getsockname()).close()
+                worker.join(10)
+
+            worker = threading.Thread(target=work, daemon=True)
+            worker.start()
+            ends.callback(end)
             return f"127.0.0.1:{listener.getsockname()[1]}"
 
         yield start
@@ -64,10 +73,10 @@ def serve() -> Iterator[Serve]:
 
 def talk(connection: socket.socket, highest: int, answers: int, raw: bytes | None) -> None:
     for _ in range(answers):
-        size = connection.recv(4)
+        size = connection.recv(4, socket.MSG_WAITALL)
         if not size:
             return
-        frame = connection.recv(int.from_bytes(size, "big"))
+        frame = connection.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL)
         connection.sendall(answered(frame, highest=highest) if raw is None else raw)
 
 
@@ -84,15 +93,17 @@ def test_a_broken_connection_is_opened_again(serve: Serve) -> None:
 
 
 def test_the_next_address_is_asked_when_one_is_dead(serve: Serve) -> None:
-    (dead,) = free_ports(1)
-    with KafkaConnection(f"127.0.0.1:{dead}, {serve()}", timeout_s=5) as connection:
-        connection.ask(QUESTION, MetadataResponse)
+    with HeldPorts() as ports:
+        (dead,) = ports.take(1)
+        with KafkaConnection(f"127.0.0.1:{dead}, {serve()}", timeout_s=30) as connection:
+            connection.ask(QUESTION, MetadataResponse)
 
 
 def test_nobody_there_is_told_at_once() -> None:
-    (dead,) = free_ports(1)
-    with pytest.raises(BrokerUnreachable, match=f"No broker answers at 127.0.0.1:{dead}: conn"):
-        KafkaConnection(f"127.0.0.1:{dead}", timeout_s=30).ask(QUESTION, MetadataResponse)
+    with HeldPorts() as ports:
+        (dead,) = ports.take(1)
+        with pytest.raises(BrokerUnreachable, match=f"No broker answers at 127.0.0.1:{dead}: conn"):
+            KafkaConnection(f"127.0.0.1:{dead}", timeout_s=30).ask(QUESTION, MetadataResponse)
 
 
 def test_a_silent_broker_is_given_up_after_the_time_limit() -> None:
@@ -103,8 +114,10 @@ def test_a_silent_broker_is_given_up_after_the_time_limit() -> None:
 
 
 def test_a_call_that_the_broker_does_not_offer_is_named(serve: Serve) -> None:
-    connection = KafkaConnection(serve(), timeout_s=5)
-    with pytest.raises(ClientError, match="does not offer the call 'unregister broker'"):
+    with (
+        KafkaConnection(serve(), timeout_s=5) as connection,
+        pytest.raises(ClientError, match="does not offer the call 'unregister broker'"),
+    ):
         connection.ask(UnregisterBrokerRequest(broker_id=1), UnregisterBrokerResponse)
 
 
@@ -119,9 +132,3 @@ def test_a_call_that_the_broker_does_not_offer_is_named(serve: Serve) -> None:
 def test_other_protocols_are_told_apart(serve: Serve, raw: bytes, said: str) -> None:
     with pytest.raises(ClientError, match=said):
         KafkaConnection(serve(raw=raw), timeout_s=5).ask(QUESTION, MetadataResponse)
-
-
-def test_free_ports_differ_and_stay_clear_of_outgoing_connections() -> None:
-    ports = free_ports(20)
-    assert len(set(ports)) == 20
-    assert all(PORT_FIRST <= port < PORT_LAST for port in ports)

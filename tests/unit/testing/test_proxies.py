@@ -1,30 +1,30 @@
 """The network that can be cut: what is sent into a cut arrives after it, and one way at a time."""
 
 import socket
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 
-from penstock.client.free_ports import free_ports
+from penstock.client.free_ports import HeldPorts
 from penstock.model.endpoint import Endpoint
 from penstock.testing.proxies import Proxies
 
 QUIET_S = 0.2
-SOON_S = 5.0
+# How long anything may take on a machine that is busy with other things.
+SOON_S = 60.0
 
 
 class Wire:
     """Node 1 dials node 2 through a proxy; both ends are in the test's hands."""
 
     def __init__(self, ends: ExitStack) -> None:
-        port, at = free_ports(2)
+        (at,) = ends.enter_context(HeldPorts()).take(1)
         self.at = Endpoint("127.0.0.1", at)
-        self.listener = ends.enter_context(socket.create_server(("127.0.0.1", port)))
+        self.listener = ends.enter_context(socket.create_server(("127.0.0.1", 0)))
         self.listener.settimeout(SOON_S)
         self.proxies = ends.enter_context(Proxies())
-        self.proxies.add([1], 2, self.at, Endpoint("127.0.0.1", port))
+        self.proxies.add([1], 2, self.at, Endpoint(*self.listener.getsockname()))
         self.proxies.open(2)
         self._ends = ends
 
@@ -127,8 +127,6 @@ def test_a_node_that_is_down_refuses_and_can_come_back(wire: Wire) -> None:
 def test_a_proxy_before_nobody_breaks_the_connection(wire: Wire) -> None:
     wire.listener.close()
     one = wire.dial()
-    deadline = time.monotonic() + SOON_S
-    try:
+    # The proxy aborts, which its client may hear as an end or as a reset.
+    with suppress(ConnectionResetError):
         assert one.recv(1) == b""
-    except ConnectionResetError:
-        assert time.monotonic() < deadline

@@ -3,7 +3,8 @@
 import socket
 import struct
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -47,6 +48,9 @@ PRODUCER_ID = 41
 HANG_UP = object()
 SILENCE = object()
 
+# How long anything may take on a machine that is busy with other things.
+PATIENCE_S = 60.0
+
 Handler = Callable[[Any, int], object]
 
 
@@ -59,6 +63,18 @@ def batch(*values: bytes, base_offset: int = 0) -> bytes:
         Record(offset=0, timestamp_ms=1_000, key=None, value=value, headers=()) for value in values
     ]
     return build_batch(records, base_offset=base_offset)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, "it does not come"
+        time.sleep(0.005)
+
+
+def begun_since(before: Collection[threading.Thread]) -> list[threading.Thread]:
+    """Threads that live now; those of earlier tests are not this one's business."""
+    return [one for one in threading.enumerate() if one not in before]
 
 
 class Asked(NamedTuple):
@@ -132,16 +148,22 @@ class FakeBroker:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._connections: set[socket.socket] = set()
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._is_closed = False
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
 
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
     def close(self) -> None:
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+        if not self._is_closed:
+            self._is_closed = True
+            # A thread that still waits in the system for this listener may wake up with another
+            # one's connection, once that has got its number; so it is woken and ends first.
+            socket.create_connection(("127.0.0.1", self.port)).close()
+            self._accepting.join()
+            self._listener.close()
         self.hang_up()
 
     def hang_up(self) -> None:
@@ -154,9 +176,9 @@ class FakeBroker:
 
     def _accept(self) -> None:
         while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
+            connection, _ = self._listener.accept()
+            if self._is_closed:
+                connection.close()
                 return
             self._connections.add(connection)
             threading.Thread(target=self._talk, args=(connection,), daemon=True).start()
@@ -236,6 +258,9 @@ class FakeLog:
         self.refusals: list[int | None] = []
         # Whether the answer to a batch that was written is lost.
         self.losses: list[bool] = []
+        # A leader takes one request after the other, also when a client sends one again through
+        # a new connection while the old one is still being served.
+        self._turn = threading.Lock()
 
     @property
     def values(self) -> list[tuple[int, int, int]]:
@@ -246,6 +271,10 @@ class FakeLog:
         self.headers.clear()
 
     def produce(self, request: ProduceRequest, version: int) -> object:
+        with self._turn:
+            return self._produce(request)
+
+    def _produce(self, request: ProduceRequest) -> object:
         parts = [
             (topic.name, data) for topic in request.topic_data for data in topic.partition_data
         ]

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.client.errors import BrokerUnreachable, ClientError
-from penstock.client.free_ports import free_ports
+from penstock.client.free_ports import HeldPorts
 from penstock.client.wire.cluster import WireCluster
 from penstock.client.wire.cluster_map import ClusterMap, Location
 from penstock.client.wire.errors import UnknownTopic
@@ -86,9 +86,10 @@ def test_a_broker_that_knows_no_brokers_is_passed_over() -> None:
 
 
 def test_nobody_there_is_told_soon() -> None:
-    (dead,) = free_ports(1)
-    with pytest.raises(BrokerUnreachable, match=f"No broker answers at 127.0.0.1:{dead}: conn"):
-        WireCluster(settings_for(f"127.0.0.1:{dead}")).latest([at()])
+    with HeldPorts() as ports:
+        (dead,) = ports.take(1)
+        with pytest.raises(BrokerUnreachable, match=f"No broker answers at 127.0.0.1:{dead}: conn"):
+            WireCluster(settings_for(f"127.0.0.1:{dead}")).latest([at()])
 
 
 def test_an_address_that_is_none_is_told_at_once() -> None:

@@ -27,12 +27,14 @@ from penstock.protocol.kafka.messages.list_offsets import (
 )
 from tests.unit.client.wire.fake_broker import (
     HANG_UP,
+    PATIENCE_S,
     SILENCE,
     TOPIC,
     FakeBroker,
     FakeCluster,
     at,
     batch,
+    begun_since,
     fetched,
     wanted_offset,
 )
@@ -139,7 +141,7 @@ def test_trouble_that_passes_is_sat_out(cluster: FakeCluster, trouble: object) -
 
 def test_a_silent_leader_is_given_up_after_the_request_time_out(cluster: FakeCluster) -> None:
     misbehave(cluster[1], SILENCE)
-    assert read(cluster, 0, 7, request_timeout_s=0.2) == LOG
+    assert read(cluster, 0, 7, request_timeout_s=0.5) == LOG
 
 
 def test_a_new_leader_is_found_by_metadata(cluster: FakeCluster) -> None:
@@ -248,15 +250,16 @@ def test_only_so_much_is_read_ahead(cluster: FakeCluster) -> None:
         return fetched(batch(b"x", base_offset=offset), high_watermark=1_000)
 
     cluster[1].handlers[ApiKey.FETCH] = count
+    before = threading.enumerate()
     with client_of(cluster, fetches_ahead_max=2) as client:
         with client.fetcher(at(), 0, 1_000) as fetcher:
             values = iter(fetcher)
             next(values)
             # One is in use, two lie ready, and one waits to be put down.
             for _ in range(4):
-                assert served.acquire(timeout=5)
+                assert served.acquire(timeout=PATIENCE_S)
             assert not served.acquire(timeout=0.1)
-        assert [one for one in threading.enumerate() if one.name.startswith("fetch")] == []
+        assert [one for one in begun_since(before) if one.name.startswith("fetch")] == []
 
 
 @pytest.mark.parametrize("answer", [SILENCE, fetched(code=6), fetched(high_watermark=0)])
@@ -268,13 +271,14 @@ def test_a_fetcher_that_waits_is_closed_at_once(cluster: FakeCluster, answer: ob
         return answer
 
     cluster[1].handlers[ApiKey.FETCH] = wait
+    before = threading.enumerate()
     with client_of(cluster, request_timeout_s=60.0) as client:
         fetcher = client.fetcher(at(), 0, 7)
         iter(fetcher)
-        assert asked.wait(5)
+        assert asked.wait(PATIENCE_S)
         fetcher.close()
         fetcher.close()
-        assert [one for one in threading.enumerate() if one.name.startswith("fetch")] == []
+        assert [one for one in begun_since(before) if one.name.startswith("fetch")] == []
 
 
 def test_a_fetcher_leaves_its_link_for_the_next_one(cluster: FakeCluster) -> None:

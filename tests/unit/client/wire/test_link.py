@@ -13,6 +13,7 @@ from penstock.protocol.kafka.messages.fetch import FetchRequest, FetchResponse
 from penstock.protocol.kafka.messages.metadata import MetadataRequest, MetadataResponse
 from tests.unit.client.wire.fake_broker import (
     HANG_UP,
+    PATIENCE_S,
     SILENCE,
     SIZE,
     FakeBroker,
@@ -70,7 +71,7 @@ def test_an_answer_that_comes_in_pieces_is_put_together() -> None:
     body = b"\0\0\0\1" + b"\0\0\0\0" + b"\0\0\0\0"
     for piece in (SIZE.pack(len(body))[:2], SIZE.pack(len(body))[2:] + body[:3], body[3:]):
         theirs.sendall(piece)
-    asker.join(5)
+    asker.join(PATIENCE_S)
     assert answers[0].brokers == []
     link.close()
     theirs.close()
@@ -141,7 +142,7 @@ def test_abort_ends_the_wait_of_another_thread() -> None:
         asker = threading.Thread(target=ask)
         asker.start()
         link.abort()
-        asker.join(10)
+        asker.join(PATIENCE_S)
         assert not asker.is_alive()
         assert len(failures) == 1
         link.close()
@@ -171,7 +172,7 @@ def test_more_pieces_than_one_call_takes_are_all_sent() -> None:
     received = b""
     while len(received) < 9_000:
         received += theirs.recv(65_536)
-    sender.join(5)
+    sender.join(PATIENCE_S)
     assert received == b"".join(pieces)
     ours.close()
     theirs.close()

@@ -22,12 +22,15 @@ from penstock.protocol.kafka.messages.produce import (
 from penstock.records.batch import decode_records
 from tests.unit.client.wire.fake_broker import (
     HANG_UP,
+    PATIENCE_S,
     SILENCE,
     TOPIC,
     FakeCluster,
     FakeLog,
     at,
     batch,
+    begun_since,
+    wait_until,
 )
 
 
@@ -87,11 +90,7 @@ def test_without_idempotence_batches_carry_no_producer(
 ) -> None:
     with client_of(cluster) as client:
         write(client, 20, idempotent=False, acks=acks)
-    done = threading.Event()
-    for _ in range(500):
-        if len(log.batches) == 20:
-            break
-        done.wait(0.01)
+    wait_until(lambda: len(log.headers) == 20)
     assert written(log) == expected(20)
     assert {header[9:12] for header in log.headers} == {(-1, -1, -1)}
     assert cluster[1].requests(ApiKey.INIT_PRODUCER_ID) == []
@@ -208,7 +207,7 @@ def test_a_silent_leader_is_left_after_the_request_time_out(
         return SILENCE
 
     cluster[1].handlers[ApiKey.PRODUCE] = swallow
-    with client_of(cluster, request_timeout_s=0.1) as client:
+    with client_of(cluster, request_timeout_s=0.4) as client:
         write(client, 5)
     assert written(log) == expected(5)
 
@@ -230,7 +229,7 @@ def test_batches_of_several_partitions_share_a_request(cluster: FakeCluster) -> 
     let_go = threading.Event()
 
     def take(request: ProduceRequest, version: int) -> ProduceResponse:
-        let_go.wait(5)
+        let_go.wait(PATIENCE_S)
         parts = [
             PartitionProduceResponse(index=data.index)
             for topic in request.topic_data
@@ -261,7 +260,7 @@ def test_what_is_held_is_bounded(cluster: FakeCluster, log: FakeLog) -> None:
     honest = log.produce
 
     def wait(request: ProduceRequest, version: int) -> object:
-        let_go.wait(10)
+        let_go.wait(PATIENCE_S)
         return honest(request, version)
 
     cluster[1].handlers[ApiKey.PRODUCE] = wait
@@ -279,10 +278,11 @@ def test_what_is_held_is_bounded(cluster: FakeCluster, log: FakeLog) -> None:
 
         sender = threading.Thread(target=send)
         sender.start()
-        sender.join(0.2)
+        wait_until(lambda: len(sent) == 5)
+        sender.join(0.1)
         assert sent == list(range(5))
         let_go.set()
-        sender.join(5)
+        sender.join(PATIENCE_S)
         assert sent == list(range(20))
 
 
@@ -294,9 +294,10 @@ def test_an_error_in_the_block_drops_what_waits_and_ends_the_thread(cluster: Fak
             producer.send(at(), bytearray(batch(b"x")), 1)
             raise KeyError
 
+    before = threading.enumerate()
     with client_of(cluster) as client, pytest.raises(KeyError):
         fail_after_a_send(client)
-    assert [one for one in threading.enumerate() if one.name == "produce"] == []
+    assert [one for one in begun_since(before) if one.name == "produce"] == []
 
 
 def test_a_broker_that_is_gone_is_waited_for_only_so_long(cluster: FakeCluster) -> None:

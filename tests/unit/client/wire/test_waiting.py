@@ -10,7 +10,7 @@ from penstock.client.wire.handover import Handover
 from penstock.client.wire.outbox import Outbox
 from penstock.client.wire.partition_queue import Outgoing
 from penstock.client.wire.patience import PAUSE_S_MAX, Patience, Stopped
-from tests.unit.client.wire.fake_broker import at
+from tests.unit.client.wire.fake_broker import PATIENCE_S, at
 
 
 def outgoing(size: int) -> Outgoing:
@@ -59,7 +59,7 @@ def test_a_handover_holds_only_so_many_and_keeps_their_order() -> None:
         taken.append(number)
         # Two lie there, one was just taken, and one may be given but not yet noted.
         assert len(given) <= number + 4
-    giver.join(5)
+    giver.join(PATIENCE_S)
     assert taken == list(range(100))
 
 
@@ -79,7 +79,7 @@ def test_a_giver_is_let_go_when_nothing_else_is_wanted() -> None:
     giver = threading.Thread(target=lambda: outcomes.extend([handover.give(1), handover.give(2)]))
     giver.start()
     handover.abandon()
-    giver.join(5)
+    giver.join(PATIENCE_S)
     assert not giver.is_alive()
     assert outcomes[-1] is False
     assert list(handover.take_all()) == []
@@ -95,7 +95,7 @@ def test_an_outbox_makes_callers_wait_while_too_much_is_held() -> None:
     caller.join(0.05)
     assert caller.is_alive()
     outbox.settle([first])
-    caller.join(5)
+    caller.join(PATIENCE_S)
     assert outbox.take() == [second]
     assert outbox.acknowledged == 3
 
@@ -129,6 +129,6 @@ def test_the_first_failure_reaches_whoever_waits_and_whoever_comes_later() -> No
     outbox.fail(ClientError("first"))
     outbox.fail(ClientError("second"))
     for waiter in waiters:
-        waiter.join(5)
+        waiter.join(PATIENCE_S)
     wait("put")
     assert sorted(caught) == ["flush: first", "put: first", "put: first"]
