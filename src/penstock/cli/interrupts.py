@@ -38,9 +38,10 @@ class Interrupts:
     def waiting_for(self, items: Iterator[Item]) -> Iterator[Item]:
         """The items, where the wait for the next one may be interrupted at any moment."""
         while True:
-            self.check()
+            # First, or a signal that comes between the two would be noted and nobody woken.
             self._is_waiting = True
             try:
+                self.check()
                 item = next(items)
             except StopIteration:
                 return

@@ -32,6 +32,20 @@ def test_a_wait_for_input_is_interrupted_at_once() -> None:
     assert seen == ["first"]
 
 
+def test_a_signal_between_the_last_look_and_the_wait_is_not_missed() -> None:
+    class SignalledBehindItsBack(Interrupts):
+        def check(self) -> None:
+            super().check()
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def lines() -> Iterator[str]:
+        pytest.fail("a terminal would be waited for, with nobody to type")
+        yield ""
+
+    with SignalledBehindItsBack() as interrupts, pytest.raises(Interrupted):
+        next(interrupts.waiting_for(lines()))
+
+
 def test_items_that_came_before_a_signal_are_handed_out() -> None:
     seen: list[str] = []
     with Interrupts() as interrupts:

@@ -129,15 +129,20 @@ def test_completion_knows_commands_and_options() -> None:
         },
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=100,
     )
     assert {"plain,create", "plain,list", "plain,delete"} <= set(outcome.stdout.split())
 
 
-@pytest.mark.parametrize("heavy", ["confluent_kafka", "rich", "yaml", "asyncio", "tomllib"])
-def test_the_way_to_up_imports_nothing_heavy(heavy: str) -> None:
-    program = f"import sys, penstock.cli.main, penstock.cli.up; sys.exit({heavy!r} in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], timeout=30).returncode == 0
+def test_the_way_to_up_imports_nothing_heavy() -> None:
+    heavy = {"confluent_kafka", "rich", "yaml", "asyncio", "tomllib"}
+    program = "import sys, penstock.cli.main, penstock.cli.up; print(*sys.modules)"
+    outcome = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=True
+    )
+    loaded = set(outcome.stdout.split())
+    assert "penstock.cli.up" in loaded
+    assert loaded & heavy == set()
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
@@ -151,7 +156,7 @@ def test_closed_standard_streams_are_no_fault(closed: str) -> None:
     )
     shell = f'"$0" -c "$1" {closed}'
     outcome = subprocess.run(
-        ["sh", "-c", shell, sys.executable, program], capture_output=True, text=True, timeout=60
+        ["sh", "-c", shell, sys.executable, program], capture_output=True, text=True, timeout=100
     )
     assert (outcome.returncode, outcome.stderr) == (0, "")
     assert ("data_dir" in outcome.stdout) == (">&-" not in closed.replace("2>&-", ""))

@@ -63,6 +63,6 @@ def test_plan_loads_neither_spark_nor_arrow(tmp_path: Path) -> None:
         "print(*[name for name in ('pyspark', 'pyarrow', 'rich') if name in sys.modules])"
     )
     outcome = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=True
     )
     assert outcome.stdout.splitlines()[-1] == ""

@@ -7,12 +7,14 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
 from penstock.cli.main import cli
+from penstock.cli.pipeline import screen as screen_module
 from penstock.cli.pipeline.screen import LiveScreen, PlainScreen, flows_table, headline
 from penstock.cli.pipeline.screen_cells import (
     COLUMNS,
@@ -151,17 +153,21 @@ def drawn(renderable: object) -> str:
 
 
 def test_plain_lines_are_not_too_many_and_leave_stdout_alone(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    now_s = 1_000.0
+    monkeypatch.setattr(screen_module, "time", SimpleNamespace(monotonic=lambda: now_s))
     screen = PlainScreen()
     for _ in range(3):
         screen.finished("averages", BATCH)
         screen.finished("raw", BATCH)
         screen.show(RunView(run=replace(RUN, state=RunState.STOPPING), flows=()))
+    now_s += screen_module.LINE_EVERY_S
+    screen.finished("raw", BATCH)
     captured = capsys.readouterr()
     assert captured.out == ""
-    lines = captured.err.splitlines()
-    assert [each.split(":")[0].split(" ")[0] for each in lines] == ["averages", "raw", "Stopping"]
+    begins = [each.replace(":", " ").split(" ")[0] for each in captured.err.splitlines()]
+    assert begins == ["averages", "raw", "Stopping", "raw"]
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ LOOK_AT_LAKE_S = 1.0
 # How long Spark may take until its first window is in the table, and how long that is then shown.
 FIRST_WINDOW_S_MAX = 240.0
 SHOWN_S_MIN = 3.0
-DRAIN_S_MAX = 90.0
+DRAIN_S_MAX = 240.0
 REMOVE_S_MAX = 10.0
 
 

@@ -22,8 +22,8 @@ from penstock.client.child_broker import ChildBroker
 
 TOPIC = "readings"
 PARTITIONS = 6
-JOIN_S_MAX = 20.0
-DRAIN_S_MAX = 20.0
+JOIN_S_MAX = 60.0
+DRAIN_S_MAX = 60.0
 REFRESH_S = 0.1
 SENDING_S_MIN = 1.0
 
