@@ -1,5 +1,6 @@
 """What tests of reads share: frames on a broker, the offsets in them, what a checkpoint holds."""
 
+import itertools
 import json
 import shutil
 import threading
@@ -13,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark.rig import Output, rows
 
-ADMIN_TIMEOUT_S = 30.0
+ADMIN_TIMEOUT_S = 120.0
 
 
 def batch(spark: SparkSession, bootstrap: str, **options: object) -> DataFrame:
@@ -75,14 +76,16 @@ def change_planned_end(output: Output, end: dict[str, Any], batch_id: int = 0) -
 
 
 @contextmanager
-def live_producer(bootstrap: str, topic: str) -> Iterator[None]:
-    """Records keep coming, to all partitions, while the block runs."""
+def live_producer(bootstrap: str, topic: str, partitions: int) -> Iterator[None]:
+    """Records keep coming, to all partitions in turn, while the block runs."""
     is_over = threading.Event()
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 1})
 
     def run() -> None:
-        while not is_over.wait(0.002):
-            producer.produce(topic, b"live")
+        for partition in itertools.cycle(range(partitions)):
+            if is_over.wait(0.002):
+                return
+            producer.produce(topic, b"live", partition=partition)
             producer.poll(0)
 
     thread = threading.Thread(target=run)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,9 +10,13 @@ from confluent_kafka import KafkaError, Producer
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.query import StreamingQuery
 
-DELIVERY_TIMEOUT_S = 30.0
-QUERY_TIMEOUT_S = 90.0
+from penstock.pipelines.running.running_flow import INITIALISING, NO_PYTHON
+
+DELIVERY_TIMEOUT_S = 120.0
+QUERY_TIMEOUT_S = 240.0
+WAIT_TIMEOUT_S = 180.0
 POLL_S = 0.05
+STARTS_MAX = 5
 # The order in which a topic's rows are compared.
 PLACE = ("topic", "partition", "offset")
 # Where Kafka's Java producer puts a key; librdkafka's own choice is another one.
@@ -38,7 +43,13 @@ def produce(
 ) -> None:
     """Return once all records are acknowledged; plain bytes are records with that value."""
     named = {name.replace("_", "."): value for name, value in settings.items()}
-    base = {"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 20}
+    base = {
+        "bootstrap.servers": bootstrap,
+        "compression.type": codec,
+        "linger.ms": 20,
+        # A batch that must be sent again would come behind those that were sent after it.
+        "max.in.flight": 1,
+    }
     producer = Producer(base | JAVA_PARTITIONER | named)
     failed: list[KafkaError] = []
 
@@ -87,7 +98,7 @@ class Output:
         writer = writer.option("checkpointLocation", str(self.checkpoint))
         if trigger:
             writer = writer.trigger(**trigger)
-        return writer.start(str(self.parquet))
+        return started(lambda: writer.start(str(self.parquet)))
 
     def rows(self, frame: DataFrame) -> list[Row]:
         """All that the queries have written, whose session and schema are those of `frame`."""
@@ -103,6 +114,24 @@ def run_available_now(frame: DataFrame, folder: Path) -> list[Row]:
     return output.rows(frame)
 
 
+def started(start: Callable[[], StreamingQuery]) -> StreamingQuery:
+    """A query that has its sources, or has ended.
+
+    Spark gives the Python process of a source ten seconds to start, which no setting changes and
+    which a busy machine may exceed. Nothing has been planned by then, so it is started again.
+    """
+    for _ in range(STARTS_MAX):
+        query = start()
+        wait_until("a query with its sources", partial(_is_past_its_start, query))
+        if NO_PYTHON not in str(query.exception()):
+            break
+    return query
+
+
+def _is_past_its_start(query: StreamingQuery) -> bool:
+    return not query.isActive or query.status["message"] != INITIALISING
+
+
 def finish(query: StreamingQuery, timeout_s: float = QUERY_TIMEOUT_S) -> None:
     """Wait for a query that ends by itself; its failure is the test's."""
     if not query.awaitTermination(int(timeout_s)):
@@ -110,7 +139,7 @@ def finish(query: StreamingQuery, timeout_s: float = QUERY_TIMEOUT_S) -> None:
         raise AssertionError(f"the query did not end in {timeout_s} s: {query.lastProgress}")
 
 
-def wait_until(what: str, condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
+def wait_until(what: str, condition: Callable[[], bool], timeout_s: float = WAIT_TIMEOUT_S) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not happen in {timeout_s} s"
@@ -118,7 +147,10 @@ def wait_until(what: str, condition: Callable[[], bool], timeout_s: float = 60.0
 
 
 def wait_for_query(
-    query: StreamingQuery, what: str, condition: Callable[[], bool], timeout_s: float = 60.0
+    query: StreamingQuery,
+    what: str,
+    condition: Callable[[], bool],
+    timeout_s: float = WAIT_TIMEOUT_S,
 ) -> None:
     """Wait for what a running query brings about; if the query fails, so does the test, at once."""
 

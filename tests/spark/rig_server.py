@@ -6,7 +6,7 @@ driver, and Spark's own Kafka connector on the class path.
 """
 
 import os
-import socket
+import re
 import subprocess
 import sys
 import time
@@ -27,7 +27,10 @@ SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 EXECUTOR_CLASS = "CoarseGrainedExecutorBackend"
 # Two executors of one core and 1024 MB each.
 TWO_EXECUTORS = "local-cluster[2,1,1024]"
-START_TIMEOUT_S = 120.0
+# It takes a free port by itself: one that was chosen for it could be taken while it starts.
+ANY_PORT = "0"
+STARTED = re.compile(r"Spark Connect server started at: [^ ]*:(?P<port>\d+)\s")
+START_TIMEOUT_S = 300.0
 STOP_TIMEOUT_S = 30.0
 POLL_S = 0.1
 LOG_TAIL = 4_000
@@ -59,7 +62,6 @@ class SparkServer:
         return f"sc://127.0.0.1:{self.port}"
 
     def __enter__(self) -> Self:
-        self.port = free_port()
         with self.stderr_path.open("wb") as stderr:
             self.process = subprocess.Popen(
                 self._command(),
@@ -85,7 +87,7 @@ class SparkServer:
 
     def _command(self) -> list[str]:
         settings = SETTINGS | {
-            "spark.connect.grpc.binding.port": str(self.port),
+            "spark.connect.grpc.binding.port": ANY_PORT,
             "spark.sql.warehouse.dir": str(self.folder / "warehouse"),
         }
         words = [str(SPARK_HOME / "bin" / "spark-submit"), "--class", SERVER_CLASS]
@@ -100,11 +102,10 @@ class SparkServer:
         assert self.process is not None
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline and self.process.poll() is None:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+            if started := STARTED.search(self.stderr()):
+                self.port = int(started["port"])
                 return
-            except OSError:
-                time.sleep(POLL_S)
+            time.sleep(POLL_S)
         raise AssertionError(f"the Spark server did not start: {self.stderr()[-LOG_TAIL:]}")
 
     def stderr(self) -> str:
@@ -157,8 +158,3 @@ def is_executor(process: psutil.Process) -> bool:
         return any(EXECUTOR_CLASS in word for word in process.cmdline())
     except psutil.Error:
         return False
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])

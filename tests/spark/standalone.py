@@ -6,20 +6,22 @@ What it starts it ends by process id, the executors of killed workers included.
 import json
 import subprocess
 import urllib.request
+from http.client import HTTPException
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import psutil
 
-from tests.e2e.cluster_nodes import free_port, wait_until
+from tests.e2e.cluster_nodes import wait_until
+from tests.e2e.ports import free_port
 from tests.spark.rig_server import JVM_FLAGS, SPARK_HOME, children, is_executor, spark_environment
 
 HOST = "127.0.0.1"
 SPARK_CLASS = str(SPARK_HOME / "bin" / "spark-class")
 MASTER_CLASS = "org.apache.spark.deploy.master.Master"
 WORKER_CLASS = "org.apache.spark.deploy.worker.Worker"
-START_TIMEOUT_S = 120.0
+START_TIMEOUT_S = 300.0
 STOP_TIMEOUT_S = 30.0
 LOG_TAIL = 4_000
 # What a master or a worker needs to keep books; tasks run in executors.
@@ -91,8 +93,7 @@ class StandaloneCluster:
     def __init__(self, folder: Path, *, java_home: Path, workers: int = 2, cores: int = 1) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        self.port = free_port()
-        self.page_port = free_port()
+        self.port, self.page_port = free_port(), free_port()
         self.master: Daemon | None = None
         self.workers: list[Daemon] = []
         self._workers_wanted = workers
@@ -134,7 +135,7 @@ class StandaloneCluster:
             assert daemon.is_running, f"{daemon.name} ended: {daemon.log()[-LOG_TAIL:]}"
         try:
             return int(self.state()["aliveworkers"]) == self._workers_wanted
-        except (OSError, json.JSONDecodeError):
+        except (OSError, HTTPException, ValueError):
             # A master listens before it has all its pages; until then "/" answers for "/json".
             return False
 

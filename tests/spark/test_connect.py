@@ -18,11 +18,13 @@ from tests.spark.conftest import Produce
 from tests.spark.rig import Record
 from tests.spark.rig_server import SparkServer
 
-PROGRAM_TIMEOUT_S = 240
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM_TIMEOUT_S = 400
 PROGRAM = """
 import json, sys
 from pyspark.sql import functions
 import penstock.spark
+from tests.spark.rig import started
 
 remote, bootstrap, source, batch, stream, checkpoint = sys.argv[1:]
 spark = penstock.spark.session(remote=remote)
@@ -43,12 +45,12 @@ rows = topic(source).select("key", upper)
 rows.write.format("penstock").mode("append").options(**server).option("topic", batch).save()
 
 following = spark.readStream.format("penstock").options(**server).option("subscribe", source)
-query = (
+copying = (
     following.option("startingOffsets", "earliest").load().select("key", "value")
     .writeStream.format("penstock").options(**server).option("topic", stream)
-    .option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+    .option("checkpointLocation", checkpoint).trigger(availableNow=True)
 )
-ended = query.awaitTermination(90)
+ended = started(copying.start).awaitTermination(240)
 
 spark.sql(f\"\"\"
     CREATE TEMPORARY VIEW payments USING penstock
@@ -101,7 +103,8 @@ def test_a_client_reads_writes_and_queries(
         text=True,
         timeout=PROGRAM_TIMEOUT_S,
         # No Java here: the server has one, and a client needs none.
-        env={name: value for name, value in os.environ.items() if name != "JAVA_HOME"},
+        env={name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
+        | {"PYTHONPATH": str(ROOT)},
     )
     assert said.returncode == 0, said.stderr[-3000:]
     found = json.loads(said.stdout.splitlines()[-1])

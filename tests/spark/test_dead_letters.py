@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.spark import dead_letters, decode, write_dead_letters
 from penstock.spark.values import DecodeRefused
 from tests.e2e.processes import Broker
-from tests.spark.rig import Record, finish, rows
+from tests.spark.rig import Record, finish, rows, started
 
 HEADERS = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
 MALFORMED = "The value is not well-formed JSON."
@@ -113,15 +114,19 @@ def test_dead_letters_go_from_a_topic_to_a_topic(
     stream_decoded = decode(
         stream.option("startingOffsets", "earliest").load(), "json", schema="a INT"
     )
-    query = write_dead_letters(
-        stream_decoded,
-        topic=dead,
-        bootstrap=broker.bootstrap,
-        checkpoint=str(tmp_path / "checkpoint"),
-        trigger={"availableNow": True},
-    )
-    assert query is not None
-    finish(query)
+
+    def start() -> StreamingQuery:
+        query = write_dead_letters(
+            stream_decoded,
+            topic=dead,
+            bootstrap=broker.bootstrap,
+            checkpoint=str(tmp_path / "checkpoint"),
+            trigger={"availableNow": True},
+        )
+        assert query is not None
+        return query
+
+    finish(started(start))
 
     letters = rows(spark.read.format("penstock").options(**where, subscribe=dead).load())
     assert len(letters) == 2

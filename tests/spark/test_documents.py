@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.client import Producer
+from penstock.spark.sessions import RECOMMENDED
 from tests.documents import ROOT, Document
 from tests.e2e.conftest import MakeBroker, create_topic
 from tests.e2e.processes import Broker, clean_environment
@@ -21,7 +22,7 @@ from tests.e2e.test_documents import SPARK
 ADDRESS = "127.0.0.1:9092"
 CHECKPOINTS = "checkpoints/"
 # A block may start Spark twice.
-BLOCK_TIMEOUT_S = 150
+BLOCK_TIMEOUT_S = 400
 
 
 class Reader:
@@ -58,8 +59,12 @@ def reader(
 ) -> Iterator[Reader]:
     """In an empty folder, with a broker whose topics are the page's."""
     monkeypatch.chdir(tmp_path)
+    # What the pages set would stay with the session, which other tests take for a plain one.
+    before = {name: spark.conf.get(name, None) for name in RECOMMENDED}
     yield Reader(make_broker().start(), tmp_path)
     spark.catalog.dropTempView("readings")
+    for name, value in before.items():
+        spark.conf.unset(name) if value is None else spark.conf.set(name, value)
 
 
 def test_the_how_to_page(reader: Reader, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """Proves that a query misses nothing when a broker or an executor is killed in the middle of it."""
 
+import json
 import os
 import signal
 import threading
@@ -18,7 +19,7 @@ from tests.e2e.cluster_nodes import Cluster, ClusterNode
 from tests.e2e.conftest import MakeTopic
 from tests.e2e.processes import Broker
 from tests.spark.conftest import Produce
-from tests.spark.rig import Output, Record, finish, rows, wait_for_query, wait_until
+from tests.spark.rig import Output, Record, finish, rows, started, wait_for_query, wait_until
 from tests.spark.rig_server import SparkServer, is_executor
 
 PARTITIONS = 3
@@ -72,11 +73,21 @@ def stream_of(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
 def to_topic(frame: DataFrame, bootstrap: str, topic: str, checkpoint: Path) -> StreamingQuery:
     writer = frame.select("key", "value").writeStream.format("penstock").option("topic", topic)
     writer = writer.option("kafka.bootstrap.servers", bootstrap)
-    return writer.option("checkpointLocation", str(checkpoint)).start()
+    return started(writer.option("checkpointLocation", str(checkpoint)).start)
 
 
 def rows_seen(query: StreamingQuery) -> int:
-    return sum(progress["numInputRows"] for progress in query.recentProgress)
+    """By the offsets to which the query has come: of its batches Spark keeps only the last."""
+    progress = query.lastProgress
+    end = progress and json.loads(progress["sources"][0]["endOffset"])
+    if not end:
+        return 0
+    return sum(
+        offset
+        for topic, offsets in end.items()
+        if not topic.startswith("@")
+        for offset in offsets.values()
+    )
 
 
 def topic_rows(spark: SparkSession, bootstrap: str, topic: str) -> list[tuple[bytes, bytes]]:
@@ -132,12 +143,19 @@ def test_a_broker_is_killed_in_the_middle_of_streaming_queries(
 
 
 def leader_of_both(cluster: Cluster, *topics: str) -> ClusterNode:
-    """A node that leads a partition of each of the topics."""
-    leaders = [
-        {cluster.leader(topic, partition).number for partition in range(PARTITIONS)}
-        for topic in topics
-    ]
-    return cluster.nodes[min(set.intersection(*leaders))]
+    """A node that leads a partition of each of the topics, as all nodes do in the end."""
+    found: set[int] = set()
+
+    def is_found() -> bool:
+        leaders = [
+            {cluster.leader(topic, partition).number for partition in range(PARTITIONS)}
+            for topic in topics
+        ]
+        found.update(set.intersection(*leaders))
+        return bool(found)
+
+    wait_until("a leader of both topics", is_found)
+    return cluster.nodes[min(found)]
 
 
 def at_least(query: StreamingQuery, count: int) -> Callable[[], bool]:

@@ -12,7 +12,7 @@ from tests.e2e.clients import CODECS
 from tests.e2e.conftest import create_topic
 from tests.e2e.processes import Broker
 from tests.spark import rig
-from tests.spark.rig import Output, Record, finish, rows
+from tests.spark.rig import Output, Record, finish, rows, started
 
 FORMATS = ("kafka", "penstock")
 PARTITIONS = 3
@@ -237,14 +237,14 @@ def test_a_stream_from_topic_to_topic(
     """Each source works with each sink; each key lands where it did before."""
     topic = create_topic(broker.bootstrap, partitions=PARTITIONS)
     frame = streaming(jvm_spark, source, broker, subscribe=history, includeHeaders="true")
-    finish(
+    writer = (
         frame.select("key", "value", "headers")
         .writeStream.format(sink)
         .option("kafka.bootstrap.servers", broker.bootstrap)
         .option("topic", topic)
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
         .trigger(availableNow=True)
-        .start()
     )
+    finish(started(writer.start))
     keyed = [each for each in written(jvm_spark, broker, topic) if each[1] is not None]
     assert keyed == [each for each in written(jvm_spark, broker, history) if each[1] is not None]

@@ -1,9 +1,11 @@
 """Proves that the data source works where tasks run on executors, in processes of their own."""
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
@@ -15,6 +17,8 @@ from tests.spark.rig_server import SparkServer
 
 PARTITIONS = 6
 RECORDS = 3_000
+EXECUTORS = 2
+MEETING_S_MAX = 240.0
 
 
 def records() -> list[Record | bytes]:
@@ -26,10 +30,18 @@ def topic_frame(spark: SparkSession, broker: Broker, topic: str) -> DataFrame:
     return reader.option("subscribe", topic).load()
 
 
-def with_process(frame: DataFrame) -> DataFrame:
-    """The partition of each row, and the daemon whose worker saw it: each executor has one."""
+def with_process(frame: DataFrame, meeting: Path) -> DataFrame:
+    """The partition of each row, and the daemon whose worker saw it: each executor has one.
+
+    A server takes queries before all its executors have come, and the first could do all the work.
+    So tasks wait until they have met those of the other executor.
+    """
 
     def see(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        (meeting / str(os.getppid())).touch()
+        deadline = time.monotonic() + MEETING_S_MAX
+        while len(os.listdir(meeting)) < EXECUTORS and time.monotonic() < deadline:
+            time.sleep(0.05)
         for batch in batches:
             daemons = pa.array([os.getppid()] * batch.num_rows, pa.int64())
             yield pa.record_batch([batch.column("partition"), daemons], ["partition", "daemon"])
@@ -43,15 +55,17 @@ def test_both_executors_read(
     broker: Broker,
     make_topic: MakeTopic,
     produce: Produce,
+    tmp_path: Path,
 ) -> None:
     topic = make_topic(partitions=PARTITIONS)
     produce(topic, records())
-    seen = with_process(topic_frame(remote_spark, broker, topic))
+    seen = with_process(topic_frame(remote_spark, broker, topic), tmp_path)
     found = seen.selectExpr("partition", "daemon").groupBy("partition", "daemon").count().collect()
     assert sum(row["count"] for row in found) == RECORDS
     assert {row.partition for row in found} == set(range(PARTITIONS))
-    assert len({row.daemon for row in found}) == 2
-    assert len(spark_server.executors()) == 2
+    parents = {psutil.Process(row.daemon).ppid() for row in found}
+    assert parents == {executor.pid for executor in spark_server.executors()}
+    assert len(parents) == EXECUTORS
 
 
 def test_a_job_from_topic_to_topic(

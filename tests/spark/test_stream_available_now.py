@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import OFFSET_INVALID, Consumer, TopicPartition
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -20,7 +20,7 @@ from tests.spark.reading import (
     planned_end,
     stream,
 )
-from tests.spark.rig import Output, Record, finish
+from tests.spark.rig import Output, Record, finish, started
 
 
 def test_limits_restart_new_partitions_and_progress(
@@ -33,6 +33,8 @@ def test_limits_restart_new_partitions_and_progress(
 ) -> None:
     topic = make_topic(partitions=2)
     produce(topic, [Record(partition=0)] * 9 + [Record(partition=1)] * 3)
+    # Also sees to it that the group has a coordinator: a query waits only seconds for one.
+    assert committed(broker, group, topic, 2) == [OFFSET_INVALID] * 2
     frame = stream(
         spark,
         broker.bootstrap,
@@ -84,7 +86,7 @@ def test_limits_restart_new_partitions_and_progress(
 def committed(broker: Broker, group: str, topic: str, partitions: int) -> list[int]:
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
     places = [TopicPartition(topic, number) for number in range(partitions)]
-    found = [each.offset for each in consumer.committed(places, timeout=20)]
+    found = [each.offset for each in consumer.committed(places, timeout=120)]
     consumer.close()
     return found
 
@@ -188,7 +190,7 @@ def test_what_can_not_be_streamed_is_said_in_one_sentence(
 ) -> None:
     def run() -> None:
         frame = stream(spark, broker.bootstrap, **options)
-        finish(frame.writeStream.format("noop").trigger(availableNow=True).start())
+        finish(started(frame.writeStream.format("noop").trigger(availableNow=True).start))
 
     with pytest.raises(PySparkException) as caught:
         run()

@@ -9,7 +9,7 @@ from tests.e2e.conftest import MakeTopic, create_topic
 from tests.e2e.processes import Broker
 from tests.spark.conftest import Produce
 from tests.spark.reading import Admin, last_line, live_producer, planned_end, stream
-from tests.spark.rig import Output, Record, wait_for_query, wait_until
+from tests.spark.rig import Output, Record, started, wait_for_query, wait_until
 
 
 def test_a_live_topic_is_read_from_its_end_and_nothing_is_skipped(
@@ -20,7 +20,7 @@ def test_a_live_topic_is_read_from_its_end_and_nothing_is_skipped(
     output = Output(tmp_path)
     produce(topic, [Record(partition=0), Record(partition=1)] * 10)
 
-    with live_producer(broker.bootstrap, topic):
+    with live_producer(broker.bootstrap, topic, partitions=2):
         query = output.start(frame)
         wait_for_query(query, "batches", lambda: len(query.recentProgress) >= 4)
     produce(topic, [Record(value=b"last", partition=0), Record(value=b"last", partition=1)])
@@ -88,7 +88,7 @@ def test_a_topic_deleted_while_the_query_runs_ends_it_with_a_sentence(
     topic = make_topic()
     produce(topic, [b"1"] * 3)
     frame = stream(spark, broker.bootstrap, subscribe=topic, startingOffsets="earliest")
-    query = frame.writeStream.format("noop").start()
+    query = started(frame.writeStream.format("noop").start)
     wait_for_query(query, "rows", lambda: any(p.numInputRows for p in query.recentProgress))
 
     Admin(broker.bootstrap).delete(topic)
@@ -114,7 +114,8 @@ def test_a_batch_is_held_back_until_it_is_large_enough(
         minOffsetsPerTrigger=4,
         maxTriggerDelay="10m",
     )
-    query = frame.writeStream.format("noop").trigger(processingTime="100 milliseconds").start()
+    writer = frame.writeStream.format("noop").trigger(processingTime="100 milliseconds")
+    query = started(writer.start)
 
     def sizes() -> list[int]:
         return [p.numInputRows for p in query.recentProgress if p.numInputRows]

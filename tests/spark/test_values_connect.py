@@ -14,7 +14,7 @@ from tests.spark.rig_server import SparkServer
 from tests.unit.spark.values.avro_rows import record, written
 from tests.unit.spark.values.messages import descriptor_set, message_class, sample_file
 
-PROGRAM_TIMEOUT_S = 240
+PROGRAM_TIMEOUT_S = 400
 AVRO = record(id="long", tags={"type": "array", "items": "string"})
 PROGRAM = """
 import json, sys
@@ -52,7 +52,7 @@ query = (
     stream.writeStream.format("parquet").option("checkpointLocation", folder + "/checkpoint")
     .trigger(availableNow=True).start(folder + "/out")
 )
-ended = query.awaitTermination(90)
+ended = query.awaitTermination(240)
 refused = []
 for schema in ("a INT,,", "a NOTHING"):
     try:

@@ -11,7 +11,7 @@ from tests.e2e.processes import Broker
 from tests.spark.topic_contents import stored
 
 ROWS = 60_000
-PROGRAM_TIMEOUT_S = 120
+PROGRAM_TIMEOUT_S = 400
 
 
 def test_no_row_is_lost_by_an_attempt_that_failed(

@@ -13,7 +13,7 @@ from pyspark.sql.streaming import StreamingQuery
 from tests.e2e.conftest import MakeTopic
 from tests.e2e.processes import Broker
 from tests.spark.reading import last_line
-from tests.spark.rig import QUERY_TIMEOUT_S, finish
+from tests.spark.rig import QUERY_TIMEOUT_S, finish, started
 from tests.spark.topic_contents import stored
 
 ROWS = "value STRING, partition INT"
@@ -58,7 +58,7 @@ def start(
     writer = frame.writeStream.format("penstock").outputMode(mode)
     writer = writer.option("kafka.bootstrap.servers", bootstrap).option("topic", topic)
     writer = writer.option("checkpointLocation", str(checkpoint)).options(**options)
-    return writer.trigger(availableNow=True).start()
+    return started(writer.trigger(availableNow=True).start)
 
 
 def values(broker: Broker, topic: str) -> Counter[bytes | None]:

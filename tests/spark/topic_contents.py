@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-READ_TIMEOUT_S = 30.0
+READ_TIMEOUT_S = 120.0
 
 
 class Stored(NamedTuple):

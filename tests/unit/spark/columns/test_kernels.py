@@ -16,6 +16,12 @@ from penstock.spark.columns.kernels import COMPILED_RECORDS_MIN, KernelChoice, R
 _MODULE = "penstock.spark.columns.numba_reading"
 
 
+@pytest.fixture(autouse=True)
+def own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process that loads kernels at the moment would have the turn."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
 def _choice(forced: str | None = None, module: str = _MODULE) -> KernelChoice[ReadingKernels]:
     return KernelChoice(plain=numpy_reading, compiled_module=module, forced=forced)
 
@@ -51,10 +57,7 @@ def test_numpy_stays_where_compiled_kernels_cannot_be_loaded(
         _choice("numba", "penstock.spark.columns.missing").choose(1)
 
 
-def test_numpy_serves_while_another_process_compiles(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+def test_numpy_serves_while_another_process_compiles(tmp_path: Path) -> None:
     choice = _choice()
     with (tmp_path / f"{_MODULE}-{os.getuid()}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -92,14 +95,14 @@ CompileResultCacheImpl._locator_classes = []
 
 def _run(*, before: str = "", stop: str = "1", **environment: str) -> str:
     script = _DECODE.format(before=before, stop=stop)
-    # Locks of its own: another process that compiles at the moment would have the turn.
     with tempfile.TemporaryDirectory() as place:
         found = subprocess.run(
             [sys.executable, "-c", script],
             env={**os.environ, "PENSTOCK_KERNELS": "", "TMPDIR": place, **environment},
             capture_output=True,
             text=True,
-            timeout=60,
+            # To compile all kernels anew takes seconds, and many of them on a busy machine.
+            timeout=110,
         )
     assert found.returncode == 0, found.stderr
     return found.stdout.strip()
