@@ -15,7 +15,7 @@ HEALTHY_TIMEOUT_S = 120.0
 # The work that creation leaves behind (first checkpoints, leaders that move home) is not idling.
 SETTLE_S = 12.0
 POLL_S = 0.02
-GIVE_UP_S = 60.0
+GIVE_UP_S = 120.0
 
 
 def run(mode: Mode, folder: Path) -> Iterator[Figure]:

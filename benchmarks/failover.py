@@ -26,7 +26,7 @@ from benchmarks.modes import Mode
 
 TOPIC = "failover"
 WRITE_EVERY_S = 0.005
-GIVE_UP_S = 30.0
+GIVE_UP_S = 120.0
 # From one kill to the next at least.
 CALM_S = 12.0
 

@@ -8,7 +8,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import penstock.spark
-from benchmarks.spark_process import Outcome, finish, tree_cpu_seconds
+from benchmarks.spark_process import Outcome, finish
+from benchmarks.tree_cpu import cpu_seconds_between, tree_cpu
 from penstock.pipelines.running.runner import run_pipeline
 from penstock.pipelines.specification.reading import read_pipeline
 from penstock.pipelines.templates.iot import anomalies
@@ -26,12 +27,12 @@ POSSIBLE = "temperature BETWEEN -60 AND 100"
 def by_pipeline(spark: SparkSession, *, bootstrap: str, folder: str) -> Outcome:
     given = {"brokers": bootstrap, "lake": folder}
     pipeline = read_pipeline(SPECIFICATION, given, {})
-    cpu_before = tree_cpu_seconds()
+    cpu_before = tree_cpu()
     summary = run_pipeline(pipeline, once=True, spark=spark)
     flows = {flow.name: flow for flow in summary.flows}
     return {
         "seconds": summary.seconds,
-        "cpu_seconds": tree_cpu_seconds() - cpu_before,
+        "cpu_seconds": cpu_seconds_between(cpu_before, tree_cpu()),
         "readings": flows["readings_table"].rows_out,
         "windows": flows["averages_table"].rows_out,
     }
@@ -40,14 +41,14 @@ def by_pipeline(spark: SparkSession, *, bootstrap: str, folder: str) -> Outcome:
 def by_hand(spark: SparkSession, *, bootstrap: str, folder: str) -> Outcome:
     """On the data source, with Spark's own Parquet sink."""
     queries = HandWritten(spark, bootstrap, Path(folder))
-    cpu_before = tree_cpu_seconds()
+    cpu_before = tree_cpu()
     started = time.perf_counter()
     for query in queries.start():
         finish(query)
     seconds = time.perf_counter() - started
     return {
         "seconds": seconds,
-        "cpu_seconds": tree_cpu_seconds() - cpu_before,
+        "cpu_seconds": cpu_seconds_between(cpu_before, tree_cpu()),
         "readings": spark.read.parquet(f"{folder}/readings").count(),
         "windows": spark.read.parquet(f"{folder}/averages").count(),
     }

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 
+from penstock.client.free_ports import free_ports
 from penstock.protocol.kafka.api_keys import ApiKey
 from penstock.protocol.kafka.codec import encode
 from penstock.protocol.kafka.headers import encode_request_header
@@ -41,11 +42,6 @@ def rss_megabytes(pid: int) -> float:
     return float(psutil.Process(pid).memory_info().rss) / 1e6
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
 def frame(key: ApiKey, version: int, request: object, correlation_id: int = 0) -> bytes:
     body = encode_request_header(key, version, correlation_id, "bench") + encode(request, version)
     return SIZE.pack(len(body)) + body
@@ -70,7 +66,7 @@ class TimedStart:
     """A broker that is started by hand, so that the clock runs from the birth of the process."""
 
     def __init__(self, data_dir: Path) -> None:
-        self.port = free_port()
+        (self.port,) = free_ports(1)
         arguments = ["up", "--kafka", f"127.0.0.1:{self.port}", "--data-dir", str(data_dir)]
         started = time.perf_counter()
         self.process = subprocess.Popen(
@@ -85,9 +81,10 @@ class TimedStart:
         """As a client would: connect as soon as somebody listens, and ask."""
         request = frame(ApiKey.METADATA, METADATA_VERSION, MetadataRequest(topics=None))
         deadline = time.perf_counter() + START_TIMEOUT_S
+        address = ("127.0.0.1", self.port)
         while time.perf_counter() < deadline:
             try:
-                with socket.create_connection(("127.0.0.1", self.port), timeout=10) as connection:
+                with socket.create_connection(address, START_TIMEOUT_S) as connection:
                     connection.sendall(request)
                     receive_frame(connection)
                     return

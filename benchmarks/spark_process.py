@@ -20,8 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
-from benchmarks.probe import cpu_seconds
 from benchmarks.spark_sources import ConstantSource, InMemorySource
+from benchmarks.tree_cpu import cpu_seconds_between, tree_cpu
 
 QUERY_TIMEOUT_S = 900
 SAMPLE_S = 0.25
@@ -97,22 +97,13 @@ class Stopwatch:
     """Wall time, and the CPU time of Spark's JVM and of all Python processes under it."""
 
     def __enter__(self) -> "Stopwatch":
-        self.cpu_before = tree_cpu_seconds()
+        self.cpu_before = tree_cpu()
         self.started = time.perf_counter()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.seconds = time.perf_counter() - self.started
-        self.cpu_seconds = tree_cpu_seconds() - self.cpu_before
-
-
-def tree_cpu_seconds() -> float:
-    """A process that ends takes its share with it; workers are reused, so that little is lost."""
-    total = 0.0
-    for process in psutil.Process().children(recursive=True):
-        with contextlib.suppress(OSError, psutil.NoSuchProcess):
-            total += cpu_seconds(process.pid)
-    return total
+        self.cpu_seconds = cpu_seconds_between(self.cpu_before, tree_cpu())
 
 
 def read_batch(spark: SparkSession, *, source: str, options: Options) -> Outcome:
@@ -183,7 +174,8 @@ def memory(spark: SparkSession, *, source: str, options: Options) -> Outcome:
         finish(query)
     progress = query.recentProgress
     return {
-        "megabytes": samples,
+        # A query may be over before it was looked at.
+        "megabytes": samples or [workers_megabytes()],
         "rows": sum(one["numInputRows"] for one in progress),
         "batches": len([one for one in progress if one["numInputRows"]]),
     }
@@ -194,8 +186,10 @@ def workers_megabytes() -> dict[int, float]:
     found = {}
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
-            if process.name().startswith("python"):
-                found[process.pid] = process.memory_info().rss / 1e6
+            resident = process.memory_info().rss
+            # One that has ended holds nothing, though its parent did not look yet.
+            if resident and process.name().startswith("python"):
+                found[process.pid] = resident / 1e6
     return found
 
 

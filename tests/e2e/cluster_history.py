@@ -21,7 +21,7 @@ Place = tuple[int, int]
 KEYS_PER_WRITER = 8
 BURST_S = 0.02
 FLUSH_TIMEOUT_S = 60.0
-READ_TIMEOUT_S = 60.0
+READ_TIMEOUT_S = 90.0
 # A client that waits long between tries would tell more of itself than of the cluster.
 PATIENCE = {
     "reconnect.backoff.ms": 50,
@@ -208,7 +208,7 @@ class History:
     def places(self) -> set[Place]:
         return {place for writer in self.writers for place in list(writer.acknowledged.values())}
 
-    def wait_for_progress(self, records: int = 5, timeout_s: float = 20) -> float:
+    def wait_for_progress(self, records: int = 5, timeout_s: float = 60) -> float:
         """Until every writer has that many more records acknowledged in every partition.
 
         Returns how long it took: one partition that stands still, or one client that holds on to
@@ -313,29 +313,50 @@ def read_log(bootstrap: str, topic: str) -> dict[int, list[Stored]]:
             "bootstrap.servers": bootstrap,
             "group.id": "unused",
             "enable.auto.commit": False,
-            "enable.partition.eof": True,
         }
     )
     try:
-        partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
+        partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
+        ends = {number: end_of(consumer, TopicPartition(topic, number)) for number in partitions}
         consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
-        return _read_to_the_end(consumer, set(partitions))
+        return _read_up_to(consumer, ends)
     finally:
         consumer.close()
 
 
-def _read_to_the_end(consumer: Consumer, unfinished: set[int]) -> dict[int, list[Stored]]:
-    found: dict[int, list[Stored]] = {number: [] for number in unfinished}
+def end_of(consumer: Consumer, place: TopicPartition) -> int:
+    """The high watermark, asked for by ListOffsets.
+
+    Not the end that a fetch seems to meet: a leader that came into office a moment ago does not
+    know yet how far the one before it had come, and answers that there is nothing new for now.
+    """
     deadline = time.monotonic() + READ_TIMEOUT_S
-    while unfinished:
+    while True:
+        try:
+            # Without this, librdkafka would keep to an answer of when nobody led the partition.
+            consumer.list_topics(place.topic, timeout=10)
+            return int(consumer.get_watermark_offsets(place, timeout=10)[1])
+        except KafkaException:
+            # Most likely nobody leads it at the moment, or its leader is too new.
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+
+
+def _read_up_to(consumer: Consumer, ends: Mapping[int, int]) -> dict[int, list[Stored]]:
+    """Every offset of these partitions is a record: nothing here compacts or aborts."""
+    found: dict[int, list[Stored]] = {number: [] for number in ends}
+    deadline = time.monotonic() + READ_TIMEOUT_S
+    while unfinished := {
+        number
+        for number, end in ends.items()
+        if end > (found[number][-1].offset + 1 if found[number] else 0)
+    }:
         assert time.monotonic() < deadline, f"partitions {unfinished} can't be read to their end"
         for message in consumer.consume(1_000, 0.2):
-            error = message.error()
-            if error is None:
+            if message.error() is None:
                 record = Stored(message.offset(), message.key(), message.value())
                 found[message.partition()].append(record)
-            elif error.code() == KafkaError._PARTITION_EOF:
-                unfinished.discard(message.partition())
     return found
 
 

@@ -42,14 +42,22 @@ def _ip(*arguments: str, check: bool = True) -> "subprocess.CompletedProcess[str
     return outcome
 
 
+def free_subnet() -> str:
+    """One that nothing here has an address in: other tests on this machine make networks, too."""
+    taken = _ip("-4", "-oneline", "address").stdout
+    while True:
+        subnet = f"10.{200 + secrets.randbelow(50)}.{secrets.randbelow(256)}"
+        if f" {subnet}." not in taken:
+            return subnet
+
+
 class Network:
     """Namespaces for nodes 1..n; made by the `with` block and removed at its end."""
 
     def __init__(self, nodes: int) -> None:
         self.numbers = range(1, nodes + 1)
-        chance = secrets.token_bytes(3)
-        self._id = chance.hex()
-        self._subnet = f"10.{200 + chance[0] % 50}.{chance[1]}"
+        self._id = secrets.token_hex(3)
+        self._subnet = free_subnet()
         self._lost: set[tuple[int, int]] = set()
 
     def __enter__(self) -> Self:

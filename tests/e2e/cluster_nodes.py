@@ -1,10 +1,8 @@
 """A cluster of real processes for tests: started as an operator starts it, harmed as fate does."""
 
 import os
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,27 +15,18 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from penstock.protocol.kafka.api_keys import ApiKey
 from penstock.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.e2e.cluster_network import Network
+from tests.e2e.ports import LOOPBACK
+from tests.e2e.ports import free_port as free_port
 from tests.e2e.processes import Broker, clean_environment, command
 from tests.e2e.wire import Wire, frame
 
-# Below the range from which the system takes ports for outgoing connections: a node that is down
-# must find its port free when it comes back.
-PORTS = range(20_000, 32_000)
 KAFKA_PORT, PEER_PORT = 9092, 9095
 METADATA_VERSION = 9
-HEALTHY_TIMEOUT_S = 30.0
+NOBODY = -1
+HEALTHY_TIMEOUT_S = 60.0
+ANSWER_TIMEOUT_S = 30.0
 POLL_S = 0.1
 LOG_TAIL = 4_000
-
-
-def free_port() -> int:
-    while True:
-        port = random.choice(PORTS)
-        try:
-            with socket.create_server(("127.0.0.1", port)):
-                return port
-        except OSError:
-            continue
 
 
 def wait_until(what: str, condition: Callable[[], bool], timeout_s: float) -> float:
@@ -137,7 +126,9 @@ class ClusterNode(Broker):
             for partition in topic.partitions
         }
 
-    def ask(self, key: ApiKey, version: int, request: object, timeout_s: float = 10) -> Any:
+    def ask(
+        self, key: ApiKey, version: int, request: object, timeout_s: float = ANSWER_TIMEOUT_S
+    ) -> Any:
         """One request on a connection of its own."""
         with Wire(self.connect(timeout_s)) as wire:
             wire.send(frame(key, version, request))
@@ -167,7 +158,7 @@ class Cluster:
 
     def _make(self, number: int) -> ClusterNode:
         if self.network is None:
-            kafka, peer = ("127.0.0.1", free_port()), ("127.0.0.1", free_port())
+            kafka, peer = (LOOPBACK, free_port()), (LOOPBACK, free_port())
             prefix: Sequence[str] = ()
         else:
             address = self.network.address(number)
@@ -246,7 +237,7 @@ class Cluster:
         settings = {key.replace("_", "."): value for key, value in configs.items()}
         topic = NewTopic(name, partitions, factor, config=settings)
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        admin.create_topics([topic], operation_timeout=30)[name].result(timeout=40)
+        admin.create_topics([topic], operation_timeout=30)[name].result(timeout=60)
         return name
 
     def leader(self, topic: str, partition: int = 0, *, among: Iterable[int] = ()) -> ClusterNode:
@@ -255,9 +246,11 @@ class Cluster:
         found: set[int] = set()
 
         def agreed() -> bool:
+            views = [node.partitions(topic).get((topic, partition)) for node in asked]
             found.clear()
-            found.update(node.partitions(topic)[topic, partition].leader for node in asked)
-            return len(found) == 1 and found != {-1}
+            # One that did not hear of the topic yet knows no leader either.
+            found.update(NOBODY if view is None else view.leader for view in views)
+            return len(found) == 1 and found != {NOBODY}
 
         wait_until(f"agreement on the leader of {topic}-{partition}", agreed, HEALTHY_TIMEOUT_S)
         return self.nodes[found.pop()]

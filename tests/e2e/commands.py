@@ -10,7 +10,10 @@ from typing import Any
 from penstock.testing import Broker
 from tests.e2e import processes
 
-COMMAND_TIMEOUT_S = 60.0
+COMMAND_TIMEOUT_S = 110.0
+# Commands that ask a broker give up after five seconds, which a busy machine may need.
+ASKING = ("cluster", "consume", "group", "produce", "topic")
+ANSWER_TIMEOUT_S = "40"
 
 
 class Shell:
@@ -36,6 +39,8 @@ class Shell:
 
     def run(self, *arguments: str, stdin: str | None = None) -> str:
         """Run a command that must succeed and keep stderr quiet; returns what it printed."""
+        if arguments[0] in ASKING and "--timeout" not in arguments:
+            arguments = (*arguments, "--timeout", ANSWER_TIMEOUT_S)
         outcome = self.attempt(*arguments, stdin=stdin)
         assert (outcome.returncode, outcome.stderr) == (0, ""), outcome
         return outcome.stdout

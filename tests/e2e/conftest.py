@@ -63,5 +63,5 @@ def create_topic(
     settings = {key.replace("_", "."): value for key, value in configs.items()}
     topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([topic], operation_timeout=30)[name].result(timeout=30)
+    admin.create_topics([topic], operation_timeout=30)[name].result(timeout=60)
     return name

@@ -17,6 +17,7 @@ class Ledger:
         self.assignments: Counter[str] = Counter()
         self.read_by: dict[str, int] = defaultdict(int)
         self.offsets: dict[int, list[int]] = defaultdict(list)
+        self._uncommitted: set[str] = set()
         self.violations: list[str] = []
 
     def assigned(self, member: str, partitions: Iterable[int]) -> None:
@@ -47,10 +48,21 @@ class Ledger:
     def read(self, member: str, partition: int, offset: int) -> None:
         with self._changed:
             self.read_by[member] += 1
+            self._uncommitted.add(member)
             self.offsets[partition].append(offset)
             if self._owner.get(partition) != member:
                 self.violations.append(f"{member} read {partition}@{offset} without owning it")
             self._changed.notify_all()
+
+    def committed(self, member: str) -> None:
+        """All that the member has read."""
+        with self._changed:
+            self._uncommitted.discard(member)
+            self._changed.notify_all()
+
+    def is_committed(self) -> bool:
+        """Whether a commit was answered for all that was read."""
+        return not self._uncommitted
 
     def failed(self, member: str, error: BaseException) -> None:
         with self._changed:
@@ -70,7 +82,7 @@ class Ledger:
     def record_count(self) -> int:
         return sum(len(offsets) for offsets in self.offsets.values())
 
-    def wait_until(self, what: str, condition: Callable[[], bool], timeout_s: float = 30) -> None:
+    def wait_until(self, what: str, condition: Callable[[], bool], timeout_s: float = 60) -> None:
         deadline = time.monotonic() + timeout_s
         with self._changed:
             while not condition():

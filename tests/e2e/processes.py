@@ -13,9 +13,13 @@ from pathlib import Path
 
 import psutil
 
+from tests.e2e import ports
+
 READY = re.compile(r"ready: .*kafka=(?P<host>[^ ]+):(?P<port>\d+)")
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
+# Against hanging only: on a busy machine, a JVM alone may take half a minute to start.
+COMMAND_TIMEOUT_S = 100.0
 
 
 class DidNotStart(Exception):
@@ -39,7 +43,7 @@ def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 class Broker:
-    """One broker on one data directory; after the first start it keeps its port for life."""
+    """One broker on one data directory; from the first start on it keeps its port for life."""
 
     def __init__(self, data_dir: Path, *flags: str) -> None:
         self.data_dir = data_dir
@@ -47,6 +51,7 @@ class Broker:
         self.host = "127.0.0.1"
         self.port = 0
         self.process: subprocess.Popen[str] | None = None
+        self._held_port: int | None = None
         self.stderr_path = data_dir.with_name(data_dir.name + ".stderr")
 
     @property
@@ -65,6 +70,8 @@ class Broker:
     def start(self, *, environment: Mapping[str, str] | None = None) -> "Broker":
         """Return once the broker says that it is ready."""
         assert not self.is_running
+        if not self.port:
+            self.port, self._held_port = ports.hold()
         arguments = ["up", "--kafka", self.bootstrap, "--data-dir", str(self.data_dir)]
         with self.stderr_path.open("a") as stderr:
             self.process = subprocess.Popen(
@@ -122,6 +129,9 @@ class Broker:
         """End the process whatever state it is in; for fixtures."""
         if self.is_running:
             self.kill()
+        if self._held_port is not None:
+            os.close(self._held_port)
+            self._held_port = None
 
     def _close_pipe(self) -> None:
         assert self.process is not None
@@ -143,7 +153,7 @@ def run(
     *arguments: str,
     environment: Mapping[str, str] | None = None,
     stdin: str | None = None,
-    timeout_s: float = 60,
+    timeout_s: float = COMMAND_TIMEOUT_S,
     user: int | None = None,
     working_directory: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
@@ -161,7 +171,7 @@ def run(
 
 
 def run_tool(
-    arguments: Sequence[str], *, stdin: bytes | None = None, timeout_s: float = 60
+    arguments: Sequence[str], *, stdin: bytes | None = None, timeout_s: float = COMMAND_TIMEOUT_S
 ) -> bytes:
     """Run a foreign tool (kcat, node) and return its stdout; its failure is the test's."""
     outcome = subprocess.run(arguments, input=stdin, capture_output=True, timeout=timeout_s)

@@ -28,7 +28,7 @@ from tests.e2e.clients.everyone import BY_NAME
 from tests.e2e.conftest import MakeTopic
 from tests.e2e.processes import Broker
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 @pytest.fixture
@@ -223,7 +223,7 @@ def test_a_transactional_producer_is_refused_for_good(broker: Broker) -> None:
     """Until transactions exist, the client must fail at once instead of trying for ever."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "t"})
     with pytest.raises(KafkaException) as caught:
-        producer.init_transactions(15)
+        producer.init_transactions(TIMEOUT_S)
     assert not caught.value.args[0].retriable()
     assert caught.value.args[0].code() != KafkaError._TIMED_OUT
 

@@ -9,12 +9,17 @@ from collections.abc import Callable
 
 import pytest
 
+from penstock.protocol.kafka.api_keys import ApiKey
 from penstock.protocol.kafka.error_codes import ErrorCode
+from penstock.protocol.kafka.messages.metadata import MetadataRequest
 from tests.e2e.conftest import MakeBroker, create_topic
 from tests.e2e.processes import Broker
-from tests.e2e.wire import Wire, fetch_frame, produce_frame
+from tests.e2e.wire import Wire, fetch_frame, frame, produce_frame
 
 MIB = 1 << 20
+# Whoever is starved waits for as long as the others stay. A busy machine is slow, but not for ever.
+ANSWER_TIMEOUT_S = 60.0
+METADATA_VERSION = 9
 
 
 class Watch:
@@ -42,22 +47,26 @@ def broker(make_broker: MakeBroker) -> Broker:
     return make_broker().start()
 
 
-def is_responsive(broker: Broker, topic: str) -> float:
-    """Seconds that an honest producer waits for its acknowledgement."""
-    started = time.monotonic()
-    with Wire(broker.connect()) as wire:
+def check_that_it_serves(broker: Broker, topic: str) -> None:
+    """An honest producer gets its acknowledgement while the others are still there."""
+    with Wire(broker.connect(ANSWER_TIMEOUT_S)) as wire:
         assert wire.produce(topic, b"honest").error_code == ErrorCode.NONE
-    return time.monotonic() - started
+
+
+def await_service_of(connection: socket.socket) -> None:
+    """Connections are taken in their order, so the broker has taken all that were made before."""
+    connection.sendall(frame(ApiKey.METADATA, METADATA_VERSION, MetadataRequest(topics=None)))
+    Wire(connection).receive_frame()
 
 
 def test_readers_that_never_read_cost_next_to_nothing(broker: Broker) -> None:
     """They ask for 2 GiB in all and take none of it."""
     topic = create_topic(broker.bootstrap, max_message_bytes=str(2 * MIB))
-    with Wire(broker.connect()) as wire:
+    with Wire(broker.connect(ANSWER_TIMEOUT_S)) as wire:
         for _ in range(8):
             assert wire.produce(topic, b"x" * MIB).error_code == ErrorCode.NONE
     watch = Watch(broker)
-    connections = [broker.connect() for _ in range(50)]
+    connections = [broker.connect(ANSWER_TIMEOUT_S) for _ in range(50)]
     for connection in connections:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         connection.setblocking(False)
@@ -66,7 +75,7 @@ def test_readers_that_never_read_cost_next_to_nothing(broker: Broker) -> None:
             for _ in range(5):
                 connection.send(request)
     time.sleep(2)
-    assert is_responsive(broker, topic) < 2
+    check_that_it_serves(broker, topic)
     assert watch.growth() < 50 * MIB
     for connection in connections:
         connection.close()
@@ -95,7 +104,7 @@ def test_a_flood_of_producers_is_held_back(broker: Broker, acks: int) -> None:
     for thread in threads:
         thread.join()
     assert watch.growth() < 400 * MIB
-    assert is_responsive(broker, topic) < 20
+    check_that_it_serves(broker, topic)
     assert broker.is_running
 
 
@@ -103,11 +112,12 @@ def test_liars_about_the_size_of_a_frame_starve_nobody(broker: Broker) -> None:
     """500 connections announce 50 GiB between them; a frame counts by what has arrived of it."""
     topic = create_topic(broker.bootstrap)
     watch = Watch(broker)
-    liars = [broker.connect() for _ in range(500)]
+    liars = [broker.connect(ANSWER_TIMEOUT_S) for _ in range(500)]
     for liar in liars:
         liar.sendall(struct.pack(">i", 100 * MIB) + bytes(1_000))
     time.sleep(1)
-    assert max(is_responsive(broker, topic) for _ in range(10)) < 1
+    for _ in range(10):
+        check_that_it_serves(broker, topic)
     assert watch.growth() < 40 * MIB
     for liar in liars:
         liar.close()
@@ -115,7 +125,7 @@ def test_liars_about_the_size_of_a_frame_starve_nobody(broker: Broker) -> None:
 
 @pytest.mark.parametrize("size", [-1, 2**31 - 1], ids=["negative", "two gigabytes"])
 def test_a_frame_of_impossible_size_closes_the_connection(broker: Broker, size: int) -> None:
-    with broker.connect() as connection:
+    with broker.connect(ANSWER_TIMEOUT_S) as connection:
         connection.sendall(struct.pack(">i", size) + bytes(100))
         assert connection.recv(100) == b""
     assert broker.is_running
@@ -123,7 +133,8 @@ def test_a_frame_of_impossible_size_closes_the_connection(broker: Broker, size: 
 
 def test_a_thousand_idle_connections_cost_little(broker: Broker) -> None:
     watch = Watch(broker)
-    connections = [broker.connect() for _ in range(1_000)]
+    connections = [broker.connect(ANSWER_TIMEOUT_S) for _ in range(1_000)]
+    await_service_of(connections[-1])
     started = broker.cpu_seconds()
     time.sleep(2)
     assert broker.cpu_seconds() - started < 0.4

@@ -14,11 +14,17 @@ from benchmarks.__main__ import ALL_WORKLOADS
 from benchmarks.figures import Figure
 from benchmarks.placement import children_on, choose_placement
 from benchmarks.probe import cpu_seconds
+from benchmarks.spark_memory import growth
+from benchmarks.tree_cpu import cpu_seconds_between
 
 from tests.documents import ROOT
 from tests.spark.class_archive import JVM_FLAGS
 
 Bounds = dict[tuple[str, str], float]
+
+# About a minute and a half where nothing else runs.
+RUN_TIMEOUT_S = 900
+TEST_TIMEOUT_S = 960
 
 PROMISED: Bounds = {
     ("start", "first Metadata answered, median"): 300,
@@ -62,7 +68,7 @@ if shutil.which("mvn") is not None:
     }
 
 
-@pytest.mark.timeout(480)
+@pytest.mark.timeout(TEST_TIMEOUT_S)
 def test_the_quick_benchmark_reports_every_promise(tmp_path: Path) -> None:
     names = [name for name in ALL_WORKLOADS if name not in PIPELINES]
     notes = check_promises(names, tmp_path, PROMISED, PROMISED_AT_LEAST)
@@ -70,7 +76,7 @@ def test_the_quick_benchmark_reports_every_promise(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(480)
+@pytest.mark.timeout(TEST_TIMEOUT_S)
 def test_the_quick_benchmark_of_pipelines_reports_every_promise(tmp_path: Path) -> None:
     promised = PROMISED_OF_PIPELINES, PROMISED_AT_LEAST_OF_PIPELINES
     notes = check_promises(PIPELINES, tmp_path, *promised)
@@ -88,7 +94,7 @@ def check_promises(
         env=os.environ | {"SPARK_SUBMIT_OPTS": JVM_FLAGS},
         capture_output=True,
         text=True,
-        timeout=470,
+        timeout=RUN_TIMEOUT_S,
     )
     assert outcome.returncode == 0, outcome.stderr
     (report,) = folder.glob("*.json")
@@ -134,6 +140,19 @@ def test_the_cpu_of_a_process_is_measured_finer_than_the_ticks_of_the_kernel() -
     assert 0 < cpu_seconds(os.getpid()) - before < 1
 
 
+def test_a_process_that_ends_takes_nothing_off_the_cpu_of_the_others() -> None:
+    """A worker of Spark that has been idle for long enough ends whenever it likes."""
+    idle, busy, new = (1, 10.0), (2, 11.0), (1, 12.0)
+    assert cpu_seconds_between({idle: 5.0, busy: 1.0}, {busy: 1.25, new: 0.5}) == 0.75
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_the_growth_of_memory_is_told_by_few_samples_too(count: int) -> None:
+    """A slow look at a fast query sees it once or twice."""
+    figures = {one.name: one.value for one in growth([{"7": 100.0, "8": 50.0}] * count)}
+    assert figures["last fifth / second fifth"] == 1
+
+
 def test_a_child_process_stays_on_the_core_that_it_was_given() -> None:
     placement = choose_placement()
     if placement.spark_core is None:
@@ -141,7 +160,7 @@ def test_a_child_process_stays_on_the_core_that_it_was_given() -> None:
     ask = [sys.executable, "-c", "import os; print(*os.sched_getaffinity(0))"]
     before = os.sched_getaffinity(0)
     with children_on(placement.spark_core):
-        answer = subprocess.run(ask, capture_output=True, text=True, timeout=30, check=True)
+        answer = subprocess.run(ask, capture_output=True, text=True, timeout=60, check=True)
     assert answer.stdout.split() == [str(placement.spark_core)]
     assert os.sched_getaffinity(0) == before
     assert placement.broker_core != placement.spark_core

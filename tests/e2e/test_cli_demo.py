@@ -11,11 +11,13 @@ from pathlib import Path
 import psutil
 
 from tests.e2e import processes
-from tests.e2e.commands import Shell
+from tests.e2e.commands import COMMAND_TIMEOUT_S, Shell
 
 
 def test_the_demo_ends_by_itself_with_a_summary() -> None:
-    outcome = processes.run("demo", "--no-spark", environment={"DEMO_SECONDS": "4"}, timeout_s=90)
+    outcome = processes.run(
+        "demo", "--no-spark", environment={"DEMO_SECONDS": "4"}, timeout_s=COMMAND_TIMEOUT_S
+    )
     assert outcome.returncode == 0, outcome
     assert "controller-1" in outcome.stdout
     assert "Checked: every reading arrived" in outcome.stdout
@@ -27,7 +29,9 @@ def test_where_spark_is_missing_the_demo_says_so_and_goes_on(tmp_path: Path) -> 
     # Python imports this before anything else, and then takes the package for absent.
     (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['pyspark'] = None")
     words = ("demo", "--seconds", "3", "--rate", "500", "--json")
-    outcome = processes.run(*words, environment={"PYTHONPATH": str(tmp_path)}, timeout_s=90)
+    outcome = processes.run(
+        *words, environment={"PYTHONPATH": str(tmp_path)}, timeout_s=COMMAND_TIMEOUT_S
+    )
     assert outcome.returncode == 0, outcome
     assert outcome.stderr == (
         "The broker alone is shown. This needs Spark: pip install 'penstock[spark]'.\n"
@@ -46,7 +50,7 @@ def test_ctrl_c_leaves_no_broker_and_no_data_behind(tmp_path: Path) -> None:
         children = psutil.Process(demo.pid).children(recursive=True)
         assert len(children) == 1
         os.kill(demo.pid, signal.SIGINT)
-        _, said = demo.communicate(timeout=30)
+        _, said = demo.communicate(timeout=COMMAND_TIMEOUT_S)
         assert (demo.returncode, said.strip()) == (130, "")
     assert not children[0].is_running()
     assert list(tmp_path.iterdir()) == []

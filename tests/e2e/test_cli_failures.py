@@ -1,13 +1,12 @@
 """Commands never hang and never show a traceback, whatever the broker does."""
 
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.commands import Shell
+from tests.e2e.commands import COMMAND_TIMEOUT_S, Shell
 from tests.e2e.processes import Broker
 
 COMMANDS = [
@@ -26,12 +25,16 @@ COMMANDS = [
 ]
 
 
+# A command that were to wait for its time-out would be noticed, however slow the machine is.
+PATIENCE_S = 1_000
+
+
 @pytest.fixture
-def nobody() -> str:
-    """An address where nothing listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+def nobody() -> Iterator[str]:
+    """An address where nothing listens, and where nobody else can begin to."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{holder.getsockname()[1]}"
 
 
 @pytest.fixture
@@ -42,13 +45,9 @@ def mute() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_no_broker_is_one_sentence_within_five_seconds(
-    command: tuple[str, ...], nobody: str
-) -> None:
-    started = time.monotonic()
-    sentence = Shell(nobody).fails(*command, stdin="x\n")
+def test_no_broker_is_one_sentence_at_once(command: tuple[str, ...], nobody: str) -> None:
+    sentence = Shell(nobody).fails(*command, "--timeout", str(PATIENCE_S), stdin="x\n")
     assert sentence == f"No broker answers at {nobody}: connection refused."
-    assert time.monotonic() - started < 5
 
 
 @pytest.mark.parametrize("command", [one for one in COMMANDS if one[0] != "produce"], ids=" ".join)
@@ -86,7 +85,7 @@ def test_a_follower_outlives_a_restart_of_the_broker(tmp_path: Path) -> None:
             broker.kill()
             broker.start()
             shell.run("produce", "t", stdin="after\n")
-            out, err = reader.communicate(timeout=40)
+            out, err = reader.communicate(timeout=COMMAND_TIMEOUT_S)
             assert (reader.returncode, out, err) == (0, "after\n", "")
     finally:
         broker.close()

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.client import Consumer, Producer
 from penstock.testing import Broker
-from tests.e2e.commands import Shell, fresh
+from tests.e2e.commands import COMMAND_TIMEOUT_S, Shell, fresh
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_an_active_group_is_refused(shell: Shell, topic: str) -> None:
         assert "penstock" in shell.run("group", "describe", group, "--members")
         # SIGTERM lets it commit and leave, so the group is free at once.
         member.terminate()
-        assert member.wait(20) == 128 + signal.SIGTERM
+        assert member.wait(COMMAND_TIMEOUT_S) == 128 + signal.SIGTERM
     assert shell.json("group", "describe", group)["state"] == "empty"
     shell.run("group", "reset", group, "--to", "0")
 

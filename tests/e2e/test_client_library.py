@@ -17,6 +17,9 @@ from tests.documents import ROOT, Document
 from tests.e2e import processes
 from tests.e2e.commands import fresh
 
+# As long as librdkafka can count to.
+LINGER_S = 60
+
 
 @pytest.fixture
 def bootstrap(penstock_session_broker: Broker) -> str:
@@ -72,14 +75,14 @@ def test_a_refused_record_fails_the_flush(penstock_session_broker: Broker) -> No
 
 def test_an_exception_in_the_block_does_not_wait_for_delivery(bootstrap: str, topic: str) -> None:
     def send_and_fail() -> None:
-        with Producer(bootstrap, linger_ms=60_000) as producer:
+        with Producer(bootstrap, linger_ms=LINGER_S * 1000) as producer:
             producer.send(topic, b"x")
             raise KeyError
 
     started = time.monotonic()
     with pytest.raises(KeyError):
         send_and_fail()
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < LINGER_S / 2
 
 
 def test_two_members_share_partitions_and_resume(penstock_session_broker: Broker) -> None:
@@ -93,13 +96,14 @@ def test_two_members_share_partitions_and_resume(penstock_session_broker: Broker
     with Consumer(bootstrap, group=group) as one, Consumer(bootstrap, group=group) as two:
         one.subscribe([topic])
         two.subscribe([topic])
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             for member in (one, two):
                 records = member.poll(0.1)
                 seen += [record.value for record in records]
                 member.done(records)
-            if len(one.assigned) == len(two.assigned) == 2 and len(seen) >= 40:
+            # A rebalance may deliver again, so that records are not enough to count.
+            if len(one.assigned) == len(two.assigned) == 2 and len(set(seen)) == 40:
                 break
         assert (len(one.assigned), len(two.assigned)) == (2, 2)
     assert set(seen) == {str(number).encode() for number in range(40)}

@@ -59,7 +59,7 @@ class Load:
             for _ in range(10):
                 self._send_one()
             self._producer.poll(0.005)
-        left = self._producer.flush(60)
+        left = self._producer.flush(90)
         if left:
             self.failures.append(f"{left} records were never answered")
 
@@ -79,7 +79,7 @@ class Load:
             self.failures.append(f"{message.value()!r}: {error}")
 
     def join(self) -> None:
-        self._thread.join(timeout=90)
+        self._thread.join(timeout=120)
         assert not self._thread.is_alive()
 
 
@@ -120,7 +120,8 @@ class Reader:
 
     def stop(self) -> None:
         self._stopping.set()
-        self._thread.join(timeout=30)
+        self._thread.join(timeout=60)
+        assert not self._thread.is_alive()
 
 
 def kill_repeatedly(broker: Broker, kills: int, dice: random.Random) -> None:
@@ -132,7 +133,7 @@ def kill_repeatedly(broker: Broker, kills: int, dice: random.Random) -> None:
 
 def read_all(bootstrap: str, topic: str) -> dict[int, list[Message]]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
-    places = consumer.list_topics(topic, timeout=20).topics[topic].partitions
+    places = consumer.list_topics(topic, timeout=60).topics[topic].partitions
     ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p))[1] for p in places}
     consumer.close()
     client = BY_NAME["confluent-kafka"]
@@ -171,7 +172,7 @@ def run_history(make_broker: MakeBroker, group: str, kills: int, seed: int) -> N
         load.join()
     log = read_all(broker.bootstrap, topic)
     check_history(loads, log)
-    reader.wait_for({place for load in loads for place in load.acknowledged.values()}, 45)
+    reader.wait_for({place for load in loads for place in load.acknowledged.values()}, 90)
     reader.stop()
     stored = {(p, message.offset): message.value for p, ms in log.items() for message in ms}
     assert all(values == {stored[place]} for place, values in reader.read.items()), (
@@ -200,6 +201,6 @@ def test_topics_and_settings_survive_a_kill(make_broker: MakeBroker) -> None:
     broker.start()
     assert BY_NAME["aiokafka"].consume(broker.bootstrap, kept, 1) == before
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused"})
-    topics = consumer.list_topics(timeout=10).topics
+    topics = consumer.list_topics(timeout=60).topics
     consumer.close()
     assert len(topics[kept].partitions) == 3

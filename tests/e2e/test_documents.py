@@ -22,6 +22,9 @@ UP = "penstock up"
 # Blocks that need Spark: tests/spark/test_documents.py runs them, where it is installed.
 SPARK = re.compile(r"penstock\.spark|^penstock (pipeline|archive|replay) ", re.M)
 BLOCK_TIMEOUT_S = 60
+# Packages come over the network; the test that asks for them first has all this time and its own.
+INSTALL_TIMEOUT_S = 240
+TEST_TIMEOUT_S = 600
 HOW_TO = ["connect-clients", "run-a-node", "choose-durability"]
 
 
@@ -29,9 +32,11 @@ HOW_TO = ["connect-clients", "run-a-node", "choose-durability"]
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The first command of README, run in an environment that holds nothing else."""
     place = tmp_path_factory.mktemp("installed")
-    subprocess.run([sys.executable, "-m", "venv", place], check=True, timeout=60)
+    subprocess.run([sys.executable, "-m", "venv", place], check=True, timeout=INSTALL_TIMEOUT_S)
     program = [place / "bin" / "python", "-m", *INSTALL.split(), "--quiet"]
-    outcome = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=110)
+    outcome = subprocess.run(
+        program, cwd=ROOT, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S
+    )
     assert outcome.returncode == 0, outcome.stderr
     return place / "bin"
 
@@ -97,7 +102,7 @@ def reader(installed: Path, tmp_path: Path) -> Iterator[Reader]:
     following.close()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(TEST_TIMEOUT_S)
 @pytest.mark.xdist_group("documents")
 def test_readme(reader: Reader) -> None:
     output = reader.follow(Document(ROOT / "README.md"))
@@ -107,7 +112,7 @@ def test_readme(reader: Reader) -> None:
     assert len(re.findall(r"^21\.7$", output, re.M)) == 2, "the group reads twice, not three times"
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(TEST_TIMEOUT_S)
 @pytest.mark.xdist_group("documents")
 def test_tutorial(reader: Reader) -> None:
     output = reader.follow(Document(ROOT / "docs" / "tutorial" / "first-steps.md"))

@@ -1,17 +1,19 @@
 """Proves that Kafka's own admin client manages topics, settings, records and groups."""
 
-import base64
 import time
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.e2e.clients import Message
 from tests.e2e.clients.java import Java, JavaError
-from tests.e2e.clients.java.member import JavaMember
+from tests.e2e.clients.java.files import as_bytes, partition_folder
+from tests.e2e.clients.java.member import LONG_SESSION_MS, JavaMember
 from tests.e2e.clients.java.records import JavaClient
+from tests.e2e.cluster_nodes import wait_until
 from tests.e2e.conftest import MakeTopic
 from tests.e2e.ledger import Ledger
 from tests.e2e.processes import Broker
@@ -117,16 +119,21 @@ def test_log_directories_are_described(
 ) -> None:
     topic = make_topic(partitions=2)
     fill(java, broker, topic, [TIME_MS])
-    described = admin("describe_log_dirs")[str(broker.data_dir)]
-    topic_id = uuid.UUID(bytes=as_bytes(admin("describe_topic", topic=topic)["id"]))
+    segments: dict[str, Path] = {}
     for partition in (0, 1):
-        (segment,) = (broker.data_dir / "topics" / topic_id.hex / str(partition)).glob("*.log")
-        assert described["sizes"][f"{topic}-{partition}"] == segment.stat().st_size
-    assert described["usable_bytes"] > 0
+        (segment,) = partition_folder(java, broker, topic, partition).glob("*.log")
+        segments[f"{topic}-{partition}"] = segment
 
+    def is_told_as_it_is() -> bool:
+        described = admin("describe_log_dirs")[str(broker.data_dir)]
+        assert described["usable_bytes"] > 0
+        return all(
+            described["sizes"][place] == segment.stat().st_size
+            for place, segment in segments.items()
+        )
 
-def as_bytes(kafka_id: str) -> bytes:
-    return base64.urlsafe_b64decode(kafka_id + "==")
+    # A partition writes for itself too, when its leader begins.
+    wait_until("the size on the disk", is_told_as_it_is, 60)
 
 
 def test_the_cluster_is_described(admin: Admin, broker: Broker) -> None:
@@ -161,7 +168,9 @@ def test_a_group_at_work_is_described_and_guarded(
     topic = make_topic(partitions=2)
     ledger = Ledger(2)
     place = (broker.bootstrap, topic, group)
-    member = JavaMember(java, "worker", *place, "range", ledger, group_instance_id="desk")
+    # It must still be a member when it is removed, however long the steps before take.
+    settings = {"group_instance_id": "desk", "session_timeout_ms": LONG_SESSION_MS}
+    member = JavaMember(java, "worker", *place, "range", ledger, **settings)
     member.start()
     ledger.wait_until_balanced(1)
     assert admin("list_groups")[group] == {

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from tests.e2e.clients import CODECS, Message
 from tests.e2e.clients.java import Java
+from tests.e2e.clients.java.files import partition_folder
 from tests.e2e.clients.java.member import JavaMember
 from tests.e2e.clients.java.records import JavaClient
 from tests.e2e.conftest import MakeTopic
@@ -18,6 +20,8 @@ pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("java")]
 
 Tool = Callable[..., str]
 TOPICS = "org.apache.kafka.tools.TopicCommand"
+# Where it can be told, no tool gives up on a broker because the machine is busy.
+PATIENCE_MS = "30000"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
 OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
@@ -74,17 +78,18 @@ def test_a_group_is_described_and_its_offsets_are_reset(
     member.start()
     ledger.wait_until("reading", lambda: ledger.record_count() == 10)
     reset = ["--group", group, "--reset-offsets", "--topic", topic, "--to-offset", "4", "--execute"]
-    assert "only be reset if the group" in tool(GROUPS, *reset)
-    (described,) = rows(tool(GROUPS, "--describe", "--group", group))
+    groups = partial(tool, GROUPS, "--timeout", PATIENCE_MS)
+    assert "only be reset if the group" in groups(*reset)
+    (described,) = rows(groups("--describe", "--group", group))
     assert described["CLIENT-ID"] == "worker"
     assert described["LOG-END-OFFSET"] == "10"
     member.stop()
-    (new,) = rows(tool(GROUPS, *reset))
+    (new,) = rows(groups(*reset))
     assert new == {"GROUP": group, "TOPIC": topic, "PARTITION": "0", "NEW-OFFSET": "4"}
-    (described,) = rows(tool(GROUPS, "--describe", "--group", group))
+    (described,) = rows(groups("--describe", "--group", group))
     assert (described["CURRENT-OFFSET"], described["LAG"]) == ("4", "6")
-    assert {"GROUP": group, "STATE": "Empty"} in rows(tool(GROUPS, "--list", "--state"))
-    assert "was successful" in tool(GROUPS, "--delete", "--group", group)
+    assert {"GROUP": group, "STATE": "Empty"} in rows(groups("--list", "--state"))
+    assert "was successful" in groups("--delete", "--group", group)
 
 
 def test_settings_are_changed_and_all_described(tool: Tool, make_topic: MakeTopic) -> None:
@@ -130,7 +135,7 @@ def test_log_directories_are_printed(
 def test_lines_go_in_and_come_out(tool: Tool, make_topic: MakeTopic) -> None:
     topic = make_topic()
     tool(PRODUCER, "--topic", topic, stdin="first line\nsecond line\n")
-    limits = ["--max-messages", "2", "--timeout-ms", "10000"]
+    limits = ["--max-messages", "2", "--timeout-ms", PATIENCE_MS]
     printed = tool(CONSUMER, "--topic", topic, "--from-beginning", *limits)
     assert printed == "first line\nsecond line\n"
 
@@ -145,7 +150,8 @@ def test_a_burst_of_many_batches_arrives_whole(
     java.tool(PRODUCER_LOAD, "--topic", topic, *size, "--producer-props", *properties)
     ends = tool(OFFSETS, "--topic", topic).split()
     assert sum(int(line.split(":")[2]) for line in ends) == int(count)
-    printed = tool(CONSUMER_LOAD, "--topic", topic, "--messages", count, "--hide-header")
+    limits = ["--messages", count, "--timeout", PATIENCE_MS]
+    printed = tool(CONSUMER_LOAD, "--topic", topic, *limits, "--hide-header")
     assert f", {count}, " in printed
 
 
@@ -153,12 +159,11 @@ def test_our_segments_are_segments_of_kafka(
     java: Java, broker: Broker, make_topic: MakeTopic
 ) -> None:
     """Kafka's own reader of log files accepts each batch and its CRC, in every codec."""
-    before = segments_of_first_partitions(broker)
     topic = make_topic()
     for codec in CODECS:
         fill(java, broker, topic, 4, codec)
-    (segment,) = segments_of_first_partitions(broker) - before
-    printed = java.tool(DUMP, "--print-data-log", "--files", segment)
+    (segment,) = partition_folder(java, broker, topic, 0).glob("*.log")
+    printed = java.tool(DUMP, "--print-data-log", "--files", str(segment))
     batches = [line for line in printed.splitlines() if line.startswith("baseOffset: ")]
     assert all(" magic: 2 " in batch and "isvalid: true" in batch for batch in batches)
     codecs = [match for batch in batches for match in re.findall(r"compresscodec: (\w+)", batch)]
@@ -166,7 +171,3 @@ def test_our_segments_are_segments_of_kafka(
     offsets = [int(offset) for offset in re.findall(r"^\| offset: (\d+) ", printed, re.M)]
     assert offsets == list(range(4 * len(CODECS)))
     assert printed.count("key: key payload: value") == len(offsets)
-
-
-def segments_of_first_partitions(broker: Broker) -> set[str]:
-    return {str(path) for path in broker.data_dir.glob("topics/*/0/*.log")}

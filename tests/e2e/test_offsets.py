@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as AioPartition
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPythonPartition
@@ -20,6 +20,7 @@ from tests.e2e.processes import Broker, run_tool
 FIRST_MS = 1_650_000_000_000
 STEP_MS = 1_000
 COUNT = 30
+TIMEOUT_S = 60.0
 
 
 @pytest.fixture
@@ -50,11 +51,11 @@ AFTER_ALL_MS = FIRST_MS + COUNT * STEP_MS
 def test_confluent_finds_offsets_by_time(broker: Broker, topic: str) -> None:
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused"})
     for timestamp, expected in TIMES:
-        found = consumer.offsets_for_times([TopicPartition(topic, 0, timestamp)], timeout=10)
+        found = consumer.offsets_for_times([TopicPartition(topic, 0, timestamp)], timeout=TIMEOUT_S)
         assert found[0].offset == expected
-    found = consumer.offsets_for_times([TopicPartition(topic, 0, AFTER_ALL_MS)], timeout=10)
+    found = consumer.offsets_for_times([TopicPartition(topic, 0, AFTER_ALL_MS)], timeout=TIMEOUT_S)
     assert found[0].offset == -1
-    assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10) == (0, COUNT)
+    assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=TIMEOUT_S) == (0, COUNT)
     consumer.close()
 
 
@@ -107,15 +108,15 @@ def test_the_record_with_the_greatest_timestamp_is_found(
     BY_NAME["confluent-kafka"].produce(broker.bootstrap, topic, messages)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     place = TopicPartition(topic, 0)
-    found = admin.list_offsets({place: OffsetSpec.max_timestamp()})[place].result(timeout=10)
+    found = admin.list_offsets({place: OffsetSpec.max_timestamp()})[place].result(timeout=TIMEOUT_S)
     assert (found.offset, found.timestamp) == (1, FIRST_MS + 500)
 
 
 def test_earliest_moves_when_records_are_deleted(broker: Broker, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     place = TopicPartition(topic, 0, 12)
-    assert admin.delete_records([place])[place].result(timeout=10).low_watermark == 12
-    found = admin.list_offsets({place: OffsetSpec.earliest()})[place].result(timeout=10)
+    assert admin.delete_records([place])[place].result(timeout=TIMEOUT_S).low_watermark == 12
+    found = admin.list_offsets({place: OffsetSpec.earliest()})[place].result(timeout=TIMEOUT_S)
     assert found.offset == 12
     reader = BY_NAME["kafka-python"]
     messages = reader.consume(broker.bootstrap, topic, COUNT - 12, offset=12)
@@ -127,22 +128,25 @@ def test_an_offset_out_of_range_is_reset_as_the_consumer_asks(
     broker: Broker, topic: str, group: str, policy: str, expected: int
 ) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.delete_records([TopicPartition(topic, 0, 12)])[TopicPartition(topic, 0, 12)].result(10)
+    admin.delete_records([TopicPartition(topic, 0, 12)])[TopicPartition(topic, 0, 12)].result(
+        TIMEOUT_S
+    )
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap,
             "group.id": group,
             "auto.offset.reset": policy,
-            "enable.partition.eof": False,
+            "enable.partition.eof": True,
         }
     )
     consumer.assign([TopicPartition(topic, 0, 3)])
-    consumer.poll(2)
     if policy == "latest":
+        # At the end it says so. Only then is something written that it has to see.
+        end = consumer.poll(TIMEOUT_S)
+        assert end.error().code() == KafkaError._PARTITION_EOF
+        assert end.offset() == expected
         BY_NAME["confluent-kafka"].produce(broker.bootstrap, topic, [Message(value=b"new")])
-        message = consumer.poll(20)
-        assert message.offset() == expected
-    else:
-        position = consumer.position([TopicPartition(topic, 0)])[0].offset
-        assert position == expected + 1
+    message = consumer.poll(TIMEOUT_S)
+    assert message.error() is None
+    assert message.offset() == expected
     consumer.close()

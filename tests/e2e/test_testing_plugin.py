@@ -16,6 +16,9 @@ from penstock.client import ClientError
 from penstock.testing import Broker, ProcessBroker, ThreadBroker
 from tests.e2e import processes
 
+# A run starts processes of its own, a cluster among them.
+PYTEST_TIMEOUT_S = 240
+pytestmark = pytest.mark.timeout(300)
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "test-your-code.md"
 
 
@@ -34,22 +37,22 @@ def run_pytest(directory: Path, *arguments: str) -> "subprocess.CompletedProcess
         env=processes.clean_environment(),
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=PYTEST_TIMEOUT_S,
     )
 
 
 def send(bootstrap: str, topic: str, value: str) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": 10_000})
+    producer = Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": 50_000})
     failures: list[object] = []
     producer.produce(
         topic, value, on_delivery=lambda error, _: failures.append(error) if error else None
     )
-    assert producer.flush(15) == 0
+    assert producer.flush(60) == 0
     assert failures == []
 
 
 def topics(bootstrap: str) -> set[str]:
-    return set(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=10).topics)
+    return set(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=60).topics)
 
 
 @pytest.mark.parametrize("mode", ["process", "thread"])
@@ -78,7 +81,7 @@ def test_each_test_gets_an_empty_broker_and_its_data_is_removed(tmp_path: Path) 
         "from confluent_kafka.admin import AdminClient\n"
         "def look(broker):\n"
         "    client = AdminClient({'bootstrap.servers': broker.bootstrap})\n"
-        "    assert client.list_topics(timeout=10).topics == {}\n"
+        "    assert client.list_topics(timeout=60).topics == {}\n"
         "    broker.create_topic('t')\n"
         "    open('seen', 'a').write(f'{broker.data_dir}\\n')\n"
         "def test_one(penstock_broker): look(penstock_broker)\n"
@@ -111,7 +114,7 @@ def test_a_broker_does_not_outlive_a_test_run_that_is_killed(tmp_path: Path) -> 
     assert run_pytest(tmp_path).returncode == -signal.SIGKILL
     pid = int((tmp_path / "pid").read_text())
     with contextlib.suppress(psutil.NoSuchProcess):
-        psutil.Process(pid).wait(20)
+        psutil.Process(pid).wait(60)
     assert not psutil.pid_exists(pid)
 
 
@@ -168,6 +171,6 @@ def test_the_plugin_costs_no_imports() -> None:
         "or m.startswith('penstock.') and not m.startswith('penstock.testing')])"
     )
     outcome = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
     )
     assert outcome.stdout == "[]\n"

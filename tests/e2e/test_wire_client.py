@@ -7,7 +7,6 @@ acknowledged may be missing or there twice, and a reader that was at work reads 
 import os
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -73,11 +72,11 @@ def read(client: WireCluster, partition: TopicPartition, start: int, stop: int) 
 def consumed(bootstrap: str, topic: str, count: int) -> list[bytes]:
     """What another client reads of partition 0."""
     consumer = confluent_kafka.Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex}
+        {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False}
     )
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
     values: list[bytes] = []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while len(values) < count and time.monotonic() < deadline:
         values += [message.value() or b"" for message in consumer.consume(count, 1.0)]
     consumer.close()
@@ -152,10 +151,10 @@ def test_offsets_topics_and_groups_agree_with_other_clients(
         place(topic, 2): 9,
     }
     consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
-    (seen,) = consumer.committed([confluent_kafka.TopicPartition(topic, 0)], timeout=10)
+    (seen,) = consumer.committed([confluent_kafka.TopicPartition(topic, 0)], timeout=60)
     assert seen.offset == 7
     consumer.subscribe([topic])
-    wait_until("the group's assignment", lambda: bool(_assignment(consumer)), 20)
+    wait_until("the group's assignment", lambda: bool(_assignment(consumer)), 60)
     with pytest.raises(GroupActive, match=f"Group {group} has active members"):
         client.commit(group, {place(topic): 1})
     consumer.close()
@@ -175,7 +174,7 @@ def test_deleted_records_are_told_with_the_ends_of_the_log(
             producer.send(place(topic), numbered(number), RECORDS_PER_BATCH)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     wanted = confluent_kafka.TopicPartition(topic, 0, 25)
-    next(iter(admin.delete_records([wanted]).values())).result(timeout=20)
+    next(iter(admin.delete_records([wanted]).values())).result(timeout=60)
     assert client.earliest([place(topic)]) == {place(topic): 25}
     with pytest.raises(OffsetOutOfRange) as caught:
         read(client, place(topic), 3, 50)
@@ -199,7 +198,7 @@ def test_a_reader_waits_for_what_is_not_written_yet(
         for number in range(3):
             producer.send(place(topic), numbered(number), RECORDS_PER_BATCH)
             producer.flush()
-    reader.join(20)
+    reader.join(60)
     assert found == [b"%d" % number for number in range(30)]
     hasty = WireSettings(
         bootstrap=client.settings.bootstrap, retry_timeout_s=0.5, fetch_wait_ms=100
@@ -259,13 +258,14 @@ def test_nothing_is_left_behind(client: WireCluster, make_topic: MakeTopic) -> N
             next(iter(fetcher))
 
     use()
-    threads, files = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    threads, files = set(threading.enumerate()), len(os.listdir("/proc/self/fd"))
     for _ in range(5):
         with client.producer():
             pass
     with client.fetcher(place(topic), 0, 50) as fetcher:
         assert len(list(fetcher)) > 0
-    assert threading.active_count() == threads
+    # Threads of earlier tests may end at any time.
+    assert set(threading.enumerate()) <= threads
     assert len(os.listdir("/proc/self/fd")) <= files + 1
 
 

@@ -8,7 +8,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from tests.e2e.clients import APPEND_TIME, CODECS, CREATE_TIME, Message
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 
 
 class KafkaPython:

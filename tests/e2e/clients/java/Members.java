@@ -15,7 +15,7 @@ import org.apache.kafka.common.errors.RebalanceInProgressException;
 /** Members of groups, each in a thread of its own, which tell the tests what they own and read. */
 final class Members {
     private static final Duration POLL = Duration.ofMillis(200);
-    private static final long STOP_TIMEOUT_MS = 20_000;
+    private static final long STOP_TIMEOUT_MS = 60_000;
 
     private final Wire wire;
     private final Map<String, Member> members = new ConcurrentHashMap<>();

@@ -21,7 +21,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 /** Writes and reads records. Bytes travel as base64, and null stays null. */
 final class Records {
     private static final Duration POLL = Duration.ofMillis(200);
-    private static final long READ_TIMEOUT_MS = 20_000;
+    private static final long READ_TIMEOUT_MS = 60_000;
 
     private Records() {}
 

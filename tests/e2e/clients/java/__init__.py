@@ -18,7 +18,7 @@ HERE = Path(__file__).resolve().parent
 BUILD = HERE.parents[3] / "build" / "java"
 NEEDED = ("mvn", "javac", "java")
 INSTALL_TIMEOUT_S = 240
-CALL_TIMEOUT_S = 40.0
+CALL_TIMEOUT_S = 90.0
 # On two shared cores the compiler that starts fastest wins: no test runs long enough for the other.
 JVM_FLAGS = (
     "-XX:+UseSerialGC",

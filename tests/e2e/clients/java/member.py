@@ -12,6 +12,9 @@ ASSIGNORS = {
     "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
 }
 
+# For members that stay in their group while they are away.
+LONG_SESSION_MS = "60000"
+
 
 class JavaMember:
     def __init__(

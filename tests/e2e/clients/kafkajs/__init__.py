@@ -15,6 +15,7 @@ from tests.e2e.processes import run_tool
 HERE = Path(__file__).resolve().parent
 BUILD = HERE.parents[3] / "build" / "kafkajs"
 INSTALL_TIMEOUT_S = 110
+CALL_TIMEOUT_S = 110
 
 
 def install() -> Path:
@@ -43,7 +44,8 @@ def install() -> Path:
 def call(bootstrap: str, command: str, **arguments: Any) -> dict[str, Any]:
     """Run one command of `client.js`."""
     request = {"command": command, "bootstrap": bootstrap, **arguments}
-    answer = run_tool(["node", str(install())], stdin=json.dumps(request).encode())
+    program = ["node", str(install())]
+    answer = run_tool(program, stdin=json.dumps(request).encode(), timeout_s=CALL_TIMEOUT_S)
     result = json.loads(answer)
     assert isinstance(result, dict)
     return result

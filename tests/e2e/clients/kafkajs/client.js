@@ -128,7 +128,7 @@ async function group(command) {
     members.push(consumer);
   }
   // Members join one after the other, so the last one's assignment comes with a rebalance.
-  for (let waited = 0; waited < 200 && !settled(assignments, command); waited++) {
+  for (let waited = 0; waited < 900 && !settled(assignments, command); waited++) {
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
   const settledAssignments = JSON.parse(JSON.stringify(assignments));
