@@ -4,6 +4,7 @@ import gc
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import get_ident
 
 from penstock.model.errors import Refused, StorageDamaged
 from tests.sim.machine.world import World
@@ -16,8 +17,12 @@ class _Catcher(logging.Handler):
     def __init__(self, world: World) -> None:
         super().__init__()
         self._world = world
+        # All simulated processes share it; what other threads log is not of this run.
+        self._thread = get_ident()
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record.thread != self._thread:
+            return
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not isinstance(error, EXPECTED):
             self._world.failures.append(f"logged: {self.format(record)}")

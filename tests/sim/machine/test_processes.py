@@ -1,9 +1,11 @@
 """Simulated processes do what asyncio and an operating system promise, and die when told."""
 
 import asyncio
+import logging
 from collections.abc import Coroutine
 from pathlib import Path
 from random import Random
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -274,3 +276,19 @@ def test_an_error_in_garbage_is_noticed_at_the_latest_at_the_end_of_the_run() ->
 
     with pytest.raises(AssertionError, match="nobody looked"):
         run()
+
+
+def test_what_other_threads_log_is_no_bug_of_the_run() -> None:
+    """They may be left from other tests."""
+    one = machine()
+
+    def log() -> None:
+        logger = logging.getLogger("penstock.elsewhere")
+        logger.error("it failed", exc_info=ValueError("of another test"))
+
+    with bugs_fail(one.world):
+        thread = Thread(target=log)
+        thread.start()
+        thread.join()
+    with pytest.raises(AssertionError, match="of another test"), bugs_fail(one.world):
+        log()

@@ -210,8 +210,9 @@ def test_the_end_of_an_old_segment_is_enough_however_small(tmp_path: Path) -> No
         async with running(tmp_path) as node:
             replica = await node.replica(TopicConfig(segment_bytes=500))
             await write(replica, *(b"x" * 200 for _ in range(6)))
+            consumer = Consumer(node, Limits(fetch_wait_ms_max=3_600_000))
             answer = await asyncio.wait_for(
-                Consumer(node).get(wanted(), wait_ms_max=60_000, bytes_min=100_000), 5
+                consumer.get(wanted(), wait_ms_max=3_600_000, bytes_min=100_000), PATIENCE_S
             )
             assert contents(answer) == [[b"x" * 200]]
 

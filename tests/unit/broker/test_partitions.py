@@ -12,7 +12,7 @@ from penstock.model.errors import Reason, Refused
 from penstock.model.ids import BrokerId, TopicId, TopicName
 from penstock.model.topic_config import TopicConfig
 from tests.unit.broker.partition_rig import Node, running
-from tests.unit.replication.rig import TOPIC, TOPIC_ID, batch, read_values, run
+from tests.unit.replication.rig import PATIENCE_S, TOPIC, TOPIC_ID, batch, read_values, run
 
 OTHER_ID = TopicId(UUID(int=99))
 
@@ -119,7 +119,7 @@ def test_making_a_partition_again_takes_over_what_is_there(tmp_path: Path) -> No
             founders = {index: [node.id] for index in range(2)}
             await node.partitions.create(TOPIC, TOPIC_ID, [0, 1], TopicConfig(), founders)
             for replica in node.partitions.all():
-                await replica.settled(5)
+                await replica.settled(PATIENCE_S)
             assert read_values(node.partitions.get(TOPIC, 0)) == [b"kept"]
             assert read_values(node.partitions.get(TOPIC, 1)) == []
 
@@ -211,12 +211,12 @@ def test_the_metadata_log_survives_and_is_no_topic(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as node:
             replica = await node.partitions.open_metadata([node.id])
-            await replica.settled(5)
+            await replica.settled(PATIENCE_S)
             replica.append_own(batch(b"x"))
             await replica.committed()
         async with running(tmp_path) as node:
             replica = await node.partitions.open_metadata([node.id])
-            await replica.settled(5)
+            await replica.settled(PATIENCE_S)
             assert read_values(replica) == [b"x"]
             assert refusal(lambda: node.partitions.get(METADATA_PARTITION.topic, 0)) is (
                 Reason.UNKNOWN_TOPIC_OR_PARTITION

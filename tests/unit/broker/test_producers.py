@@ -8,6 +8,7 @@ import pytest
 from penstock.broker import producers as producers_module
 from penstock.broker.producers import Producers
 from penstock.model.errors import Reason, Refused
+from tests.unit.broker.fake_disk import until
 from tests.unit.broker.lone_leaderships import lone_leaderships
 from tests.unit.broker.partition_rig import running
 from tests.unit.replication.rig import (
@@ -18,17 +19,20 @@ from tests.unit.replication.rig import (
 
 
 class Blocks:
-    """Gives out blocks of three ids, after a moment, and may fail once."""
+    """Gives out blocks of three ids, after a moment or once it is let, and may fail."""
 
     def __init__(self) -> None:
         self.next_id = 0
         self.calls = 0
         self.fails = False
-        self.delay_s = 0.01
+        self.held: asyncio.Event | None = None
 
     async def allocate_producer_ids(self) -> range:
         self.calls += 1
-        await asyncio.sleep(self.delay_s)
+        if self.held is None:
+            await asyncio.sleep(0.01)
+        else:
+            await self.held.wait()
         if self.fails:
             raise Refused(Reason.STORAGE_ERROR, "full")
         self.next_id += 3
@@ -57,10 +61,10 @@ def test_a_block_is_there_before_it_is_needed(tmp_path: Path) -> None:
             producers = Producers(leaderships=lone_leaderships(node.partitions), cluster=blocks)
             producers.prefetch()
             producers.prefetch()
-            await asyncio.sleep(0.05)
+            await until(lambda: producers._reserve)
             assert blocks.calls == 1
             assert (await producers.identify(None)).producer_id == 0
-            await asyncio.sleep(0.05)
+            await until(lambda: producers._reserve)
             blocks.fails = True
             given = [(await producers.identify(None)).producer_id for _ in range(5)]
             assert given == [1, 2, 3, 4, 5]
@@ -94,12 +98,13 @@ def test_nobody_waits_long_for_a_controller(
     async def scenario() -> None:
         async with running(tmp_path) as node:
             blocks = Blocks()
-            blocks.delay_s = 0.1
+            blocks.held = asyncio.Event()
             producers = Producers(leaderships=lone_leaderships(node.partitions), cluster=blocks)
             with pytest.raises(Refused) as caught:
                 await producers.identify(None)
             assert caught.value.reason is Reason.COORDINATOR_LOAD_IN_PROGRESS
-            await asyncio.sleep(0.15)
+            blocks.held.set()
+            await until(lambda: producers._reserve)
             assert (await producers.identify(None)).producer_id == 0
 
     run(scenario)

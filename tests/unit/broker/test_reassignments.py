@@ -13,7 +13,7 @@ from penstock.cluster.topic import Topic
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import BrokerId, Term
 from penstock.replication.leaders import LeaderInfo
-from tests.unit.broker.fake_disk import Disk, InstantClock, Node
+from tests.unit.broker.fake_disk import Disk, InstantClock, Node, until
 from tests.unit.cluster.fakes import Group
 
 Pairs = list[tuple[Node, Reassignments]]
@@ -45,7 +45,6 @@ async def topic_on(node: Node, *places: list[int]) -> Topic:
     wanted = NewTopic(name="t", configs={}, assignments=list(enumerate(places)))
     topic = (await node.topics.create([wanted]))["t"]
     assert isinstance(topic, Topic)
-    await asyncio.sleep(0.01)
     return topic
 
 
@@ -64,8 +63,8 @@ def test_a_move_is_listed_until_its_leader_ends_it() -> None:
         topic = await topic_on(first, [0], [1])
         await elsewhere.reassign("t", 0, [2])
         assert moves.current() == [Moving("t", 0, [2, 0], [2], [0])]
+        await until(last.running)
         for node in (first, last):
-            await asyncio.sleep(0.01)
             node.partitions.get("t", 0).is_reconciled = False
         await moves.review()
         assert elsewhere.current() != [], "its group is not there yet"
@@ -149,14 +148,14 @@ def test_leadership_goes_to_the_first_replica() -> None:
         (first, moves), (second, _), _ = pairs
         topic = await topic_on(first, [0, 1])
         announce(pairs, topic, 1, 8)
-        electing = asyncio.ensure_future(moves.elect("t", 0, 5.0))
-        await asyncio.sleep(0.01)
+        electing = asyncio.ensure_future(moves.elect("t", 0, 60.0))
+        await until(lambda: second.partitions.get("t", 0).transfers)
         assert second.partitions.get("t", 0).transfers == [0]
         assert first.exchange.calls[-1] == (1, TRANSFER)
         assert not electing.done()
         announce(pairs, topic, 0, 9)
         await electing
-        assert await reason(moves.elect("t", 0, 5.0)) == Reason.ELECTION_NOT_NEEDED
+        assert await reason(moves.elect("t", 0, 60.0)) == Reason.ELECTION_NOT_NEEDED
 
     run(test)
 

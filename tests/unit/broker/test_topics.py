@@ -9,7 +9,7 @@ from penstock.broker.topics import Growth, NewTopic, Outcome, Topic
 from penstock.cluster.config_decisions import BrokerResource, TopicResource
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import TopicName
-from tests.unit.broker.fake_disk import Disk, Node
+from tests.unit.broker.fake_disk import Disk, Node, until
 
 
 def run(test: Callable[[Node], Awaitable[None]], **settings: str) -> None:
@@ -48,8 +48,7 @@ def test_a_full_disk_leaves_no_half_made_topic() -> None:
         outcomes = await node.topics.create([new("small", 1), new("large", 3)])
         assert reason_of(outcomes["large"]) == Reason.STORAGE_ERROR
         assert node.served() == node.running() == {"small": 1}
-        await asyncio.sleep(0.01)
-        assert len({topic_id for topic_id, _ in node.disk.directories}) == 1
+        await until(lambda: len({topic_id for topic_id, _ in node.disk.directories}) == 1)
         node.disk.room = 10
         outcomes = await node.topics.create([new("large", 3)])
         assert isinstance(outcomes["large"], Topic)
@@ -91,8 +90,7 @@ def test_a_topic_that_found_room_at_last_is_not_replaced() -> None:
         node.partitions.before_create = lambda name: None
         node.host.is_disk_full = False
         node.disk.room = 10
-        while not node.running():
-            await asyncio.sleep(0.001)
+        await until(node.running)
         outcome = (await node.topics.create([new("t")]))["t"]
         assert reason_of(outcome) == Reason.TOPIC_ALREADY_EXISTS
         assert node.running() == {"t": 1}

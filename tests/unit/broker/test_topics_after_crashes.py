@@ -10,7 +10,7 @@ import pytest
 from penstock.broker.topics import Growth, NewTopic
 from penstock.model.errors import StartRefused
 from penstock.model.ids import TopicName
-from tests.unit.broker.fake_disk import Disk, Node
+from tests.unit.broker.fake_disk import Disk, Node, until
 
 Work = Callable[[Node], Awaitable[object]]
 
@@ -115,11 +115,7 @@ def test_replicas_that_find_no_room_are_made_when_there_is_some() -> None:
         assert node.served() == {"old": 3, "doomed": 1, "new": 2}
         assert node.running() == {"doomed": 1}
         disk.room = 10
-        for _ in range(1000):
-            await asyncio.sleep(0.001)
-            if node.running() == node.served():
-                break
-        assert node.running() == node.served()
+        await until(lambda: node.running() == node.served())
         await node.topics.close()
 
     asyncio.run(body())

@@ -3,6 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import pytest
+
+from penstock.broker import topics as topics_module
 from penstock.broker.topics import Growth, NewTopic, Topic
 from penstock.cluster.reassignment_decisions import Ended, Move
 from penstock.cluster.records import BrokerRemoved, BrokerStored
@@ -68,13 +71,14 @@ def test_the_answer_waits_for_the_others_and_for_leaders() -> None:
     run(test)
 
 
-def test_a_node_that_is_no_broker_is_not_waited_for() -> None:
+def test_a_node_that_is_no_broker_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A removed one still runs, and hears no more."""
+    monkeypatch.setattr(topics_module, "EVERYWHERE_TIMEOUT_S", 3_600)
 
     async def test(nodes: Nodes) -> None:
         nodes[0].host.commit([BrokerRemoved(broker=BrokerId(2))])
         nodes[2].metadata.feed.is_lagging = True
-        await asyncio.wait_for(nodes[0].topics.create([new("t")]), 1)
+        await asyncio.wait_for(nodes[0].topics.create([new("t")]), 60)
         nodes[1].metadata.feed.is_lagging = True
         offset = Offset(len(nodes[0].host.log) + 1)
         assert not await nodes[0].cluster.known_everywhere(offset, 0.01)
@@ -206,7 +210,9 @@ def test_a_node_that_ends_waits_for_no_controller() -> None:
         nodes[0].host.commit([BrokerStored(broker=broker(2))])
         nodes[1].metadata.feed.follow_to(end)
         await settled()
-        await asyncio.wait_for(nodes[1].topics.close(), 1)
+        closing = asyncio.ensure_future(nodes[1].topics.close())
+        await settled()
+        assert closing.done()
         assert nodes[1].running() == {"t": 1}
 
     run(test)

@@ -107,7 +107,7 @@ def _endpoint(node: int) -> Endpoint:
 
 def _run(*nodes: FakeNode) -> None:
     async def form() -> None:
-        await asyncio.wait_for(asyncio.gather(*(node.formation.run() for node in nodes)), 10)
+        await asyncio.wait_for(asyncio.gather(*(node.formation.run() for node in nodes)), 60)
 
     asyncio.run(form())
 
@@ -139,7 +139,7 @@ def test_no_cluster_is_founded_while_a_listed_node_is_missing() -> None:
         assert not any(run.done() for run in runs)
         assert all(node.directory.cluster_id is None for node in nodes)
         third = town.add(3, listed=(1, 2, 3))
-        await asyncio.wait_for(asyncio.gather(*runs, third.formation.run()), 10)
+        await asyncio.wait_for(asyncio.gather(*runs, third.formation.run()), 60)
 
     asyncio.run(wait())
     assert nodes[0].directory.cluster_id is not None

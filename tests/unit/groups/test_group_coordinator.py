@@ -125,7 +125,7 @@ class Rig:
 
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+    asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
 async def refusal(work: Awaitable[object]) -> Reason:

@@ -99,6 +99,15 @@ async def until(condition: Callable[[], object], seconds: float = 30) -> None:
         await asyncio.sleep(0.005)
 
 
+def is_at_rest(*nodes: Node) -> bool:
+    """Nobody dials, and no handshake is under way: whatever is connected now stays connected."""
+    return all(
+        not node.network._pending
+        and all(dialer._wake._waiters for dialer in node.network._dialers.values())  # type: ignore[attr-defined]
+        for node in nodes
+    )
+
+
 def play(test: Callable[[Nodes], Awaitable[None]]) -> Coroutine[Any, Any, None]:
     async def go() -> None:
         nodes = Nodes()
@@ -122,8 +131,7 @@ def test_three_nodes_find_each_other_and_exchange_frames(run: Run) -> None:
         endpoints = [node.endpoint for node in three]
         for node in three:
             node.network.meet(endpoints)
-        await until(lambda: all(len(node.hellos) == 2 for node in three))
-        await asyncio.sleep(0.2)
+        await until(lambda: all(len(node.hellos) == 2 for node in three) and is_at_rest(*three))
         for node in three:
             for other in three:
                 is_sent = node.network.send(
@@ -163,8 +171,9 @@ def test_one_connection_remains_when_both_dial_at_once(run: Run) -> None:
             two = await nodes.start(2, directory=f"two-{attempt}")
             one.network.meet([two.endpoint])
             two.network.meet([one.endpoint])
-            await until(lambda one=one, two=two: one.hellos and two.hellos)  # type: ignore[misc]
-            await asyncio.sleep(0.3)
+            await until(
+                lambda one=one, two=two: one.hellos and two.hellos and is_at_rest(one, two)  # type: ignore[misc]
+            )
             for node in (one, two):
                 assert len(node.hellos) == 1
                 assert len(node.network._connections) == 1

@@ -39,4 +39,4 @@ for exchange in EXCHANGES.values():
         assert not schema_of(side).decoders and not schema_of(side).encoders
         assert side.__init__ is Struct.__init__
 """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=100)

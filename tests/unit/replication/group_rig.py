@@ -194,11 +194,10 @@ async def group_of(
 
 
 async def until(condition: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
-    async def wait() -> None:
+    """Returns in the turn in which the condition holds, so that it still does then."""
+    async with asyncio.timeout(timeout_s):
         while not condition():
             await asyncio.sleep(TICK_S)
-
-    await asyncio.wait_for(wait(), timeout_s)
 
 
 def log_bytes(replica: Replica) -> list[tuple[int, int, int, bytes]]:

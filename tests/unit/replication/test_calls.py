@@ -9,6 +9,7 @@ from penstock.model.ids import BrokerId
 from penstock.replication import calls
 from penstock.replication.exchange import Exchange
 from tests.unit.replication.peers_kit import Wire
+from tests.unit.replication.rig import PATIENCE_S
 
 ONE, TWO = BrokerId(1), BrokerId(2)
 
@@ -38,7 +39,7 @@ class Pair:
         raise RuntimeError("a bug")
 
     async def call(self, exchange: Exchange, node: BrokerId, method: str) -> bytes:
-        task = asyncio.ensure_future(exchange.call(node, method, b"question", 5))
+        task = asyncio.ensure_future(exchange.call(node, method, b"question", PATIENCE_S))
         await self.wire.settle()
         return await task
 
@@ -73,9 +74,9 @@ def test_a_call_to_the_own_node_needs_no_connection() -> None:
         pair.one.serve("wait", pair.wait)
         await pair.wire.settle()
         frames = pair.wire.frames
-        assert await pair.one.call(ONE, "echo", b"x", 5) == b"1:x"
+        assert await pair.one.call(ONE, "echo", b"x", PATIENCE_S) == b"1:x"
         with pytest.raises(Refused) as caught:
-            await pair.one.call(ONE, "refuse", b"", 5)
+            await pair.one.call(ONE, "refuse", b"", PATIENCE_S)
         assert caught.value.reason is Reason.NOT_CONTROLLER
         with pytest.raises(Refused) as caught:
             await pair.one.call(ONE, "wait", b"", 0.01)
@@ -103,7 +104,7 @@ def test_a_late_answer_and_a_lost_connection_leave_the_outcome_open() -> None:
         with pytest.raises(Refused) as caught:
             await late
         assert caught.value.reason is Reason.REQUEST_TIMED_OUT
-        lost = asyncio.ensure_future(pair.one.call(TWO, "wait", b"", 5))
+        lost = asyncio.ensure_future(pair.one.call(TWO, "wait", b"", PATIENCE_S))
         await pair.wire.settle()
         assert pair.served == 2
         pair.wire.cut(1, 2)
@@ -124,7 +125,7 @@ def test_a_cancelled_caller_is_cancelled() -> None:
     async def test() -> None:
         pair = Pair()
         pair.two.serve("wait", pair.wait)
-        task = asyncio.ensure_future(pair.one.call(TWO, "wait", b"", 5))
+        task = asyncio.ensure_future(pair.one.call(TWO, "wait", b"", PATIENCE_S))
         await pair.wire.settle()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -142,7 +143,7 @@ def test_one_node_can_not_have_any_number_of_calls_under_way(
     async def test() -> None:
         pair = Pair()
         pair.two.serve("wait", pair.wait)
-        two = [asyncio.ensure_future(pair.one.call(TWO, "wait", b"", 5)) for _ in range(2)]
+        two = [asyncio.ensure_future(pair.one.call(TWO, "wait", b"", PATIENCE_S)) for _ in range(2)]
         await pair.wire.settle()
         assert (await pair.refusal(pair.one, TWO, "wait")).reason is Reason.THROTTLED
         pair.gate.set()

@@ -1,7 +1,6 @@
 """Proves how messages of all groups share a connection, and what is known of the other nodes."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -17,6 +16,7 @@ from penstock.replication.exchange import APPEND_QUEUE_BYTES_MAX, Exchange
 from penstock.replication.peer_codec import write_message
 from penstock.replication.peer_frames import FrameWriter, GroupNames
 from tests.unit.replication.peers_kit import NotingReplica, Wire, group, replica_id
+from tests.unit.replication.rig import PATIENCE_S
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 
@@ -237,7 +237,7 @@ def test_a_cluster_that_is_joined_later_is_told_to_those_who_are_connected() -> 
     play(test)
 
 
-def waiting(exchange: Exchange, offset: int, timeout_s: float = 5) -> "asyncio.Task[bool]":
+def waiting(exchange: Exchange, offset: int, timeout_s: float = PATIENCE_S) -> "asyncio.Task[bool]":
     return asyncio.get_running_loop().create_task(
         exchange.wait_metadata_applied(Offset(offset), timeout_s)
     )
@@ -290,26 +290,44 @@ def test_a_node_that_is_still_joining_is_not_waited_for() -> None:
     play(test)
 
 
+class ShiftedTime:
+    """Lets a loop believe that more time has passed: its timers become due, however fast or slow
+    the machine is."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._time = loop.time
+        self._ahead_s = 0.0
+        loop.time = self.now  # type: ignore[method-assign]
+
+    def now(self) -> float:
+        return self._time() + self._ahead_s
+
+    async def pass_by(self, seconds: float) -> None:
+        self._ahead_s += seconds
+        # What is due runs in the turn after this one.
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+
 def test_ticks_come_from_a_timer_and_a_late_one_counts_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(exchange_module, "TICK_SECONDS", 0.01)
+    # So long that none is due by itself.
+    monkeypatch.setattr(exchange_module, "TICK_SECONDS", 1_000)
 
     async def test(nodes: Nodes) -> None:
+        time = ShiftedTime(asyncio.get_running_loop())
         replica = nodes.replicas[0]
         nodes.two.start()
-        while replica.ticks < 3:
-            await asyncio.sleep(0.005)
-        before = replica.ticks
+        for count in range(3):
+            assert replica.ticks == count
+            await time.pass_by(1_001)
+        assert replica.ticks == 3
         # As if the process had been stopped.
-
-        time.sleep(0.2)  # noqa: ASYNC251
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert replica.ticks <= before + 1
+        await time.pass_by(20_000)
+        assert replica.ticks == 4
         nodes.two.stop()
-        stopped = replica.ticks
-        await asyncio.sleep(0.05)
-        assert replica.ticks == stopped
+        await time.pass_by(20_000)
+        assert replica.ticks == 4
 
     play(test)

@@ -245,7 +245,7 @@ def test_a_host_that_loses_its_office_while_its_feed_is_behind_waits_for_nothing
             await feed.load()
             feed_goes_on = Event()
             with ThreadPoolExecutor(1) as slow:
-                slow.submit(feed_goes_on.wait, 15)
+                slow.submit(feed_goes_on.wait, PATIENCE_S)
                 feed._executor = slow
                 first.append_own(batch(b"1", key=b"a"))
                 await first.committed()

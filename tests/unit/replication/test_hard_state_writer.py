@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
 
+import pytest
+
 from penstock.model.ids import (
     BrokerId,
     DirectoryId,
@@ -16,9 +18,12 @@ from penstock.model.ids import (
     TopicId,
 )
 from penstock.raft.entries import HardState
+from penstock.replication import hard_state_writer
 from penstock.replication.hard_state_writer import HardStateWriter, stored
 from penstock.storage.file_system import SyncFailed
 from penstock.storage.hard_states import StoredHardState
+
+from .rig import PATIENCE_S
 
 
 class Disk:
@@ -56,7 +61,7 @@ def run(scenario: Callable[[HardStateWriter, Disk], Awaitable[None]]) -> None:
         disk = Disk()
         with ThreadPoolExecutor(1) as executor:
             writer = HardStateWriter(disk, executor)  # type: ignore[arg-type]
-            await asyncio.wait_for(scenario(writer, disk), 10)
+            await asyncio.wait_for(scenario(writer, disk), PATIENCE_S)
 
     asyncio.run(bounded())
 
@@ -92,7 +97,11 @@ def test_a_failed_sync_is_for_good() -> None:
     run(scenario)
 
 
-def test_a_full_disk_is_tried_again_and_does_not_hold_up_the_end() -> None:
+def test_a_full_disk_is_tried_again_and_does_not_hold_up_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hard_state_writer, "RETRY_AFTER_S", 0.02)
+
     async def scenario(writer: HardStateWriter, disk: Disk) -> None:
         told: list[Exception | None] = []
         disk.error = OSError(errno.ENOSPC, "full")

@@ -18,7 +18,7 @@ from penstock.model.topic_config import TopicConfig
 from penstock.replication.commit import Commit
 from penstock.replication.replica import Replica
 
-from .rig import Node, batch, read_values, run
+from .rig import PATIENCE_S, Node, batch, read_values, run
 
 BATCHES = 60
 IN_FLIGHT = 5
@@ -131,7 +131,7 @@ def test_nothing_acknowledged_is_lost_doubled_or_reordered(tmp_path: Path, seed:
     async def scenario() -> None:
         for _ in range(2):
             await life(lasts_s=0.05)
-        await life(lasts_s=15)
+        await life(lasts_s=PATIENCE_S)
         assert [producer.acknowledged for producer in producers] == [BATCHES] * 3
         await check()
 

@@ -106,7 +106,7 @@ def test_a_replica_that_comes_back_never_takes_itself_for_what_it_was(tmp_path: 
             for number in (2, 3):
                 await group.open(group.start_node(number))
             want(group, 2, 3)
-            await until(lambda: any(one.is_reconciled for one in group.replicas))
+            await until(lambda: group.replica(2).is_reconciled)
             node = group.network.nodes[1]
             await node.replicas.pop(first.key).retire(
                 Refused(Reason.NOT_LEADER_OR_FOLLOWER, "it moved away")
@@ -156,7 +156,7 @@ def test_a_message_while_a_snapshot_is_written_does_not_stop_a_replica_that_came
                 await first.committed()
             await group.open(group.start_node(4))
             want(group, 2, 3, 4)
-            await until(lambda: any(one.is_reconciled for one in group.replicas))
+            await until(lambda: group.replica(2).is_reconciled)
             node = group.network.nodes[1]
             await node.replicas.pop(first.key).retire(
                 Refused(Reason.NOT_LEADER_OR_FOLLOWER, "it moved away")

@@ -3,6 +3,7 @@
 import contextlib
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +18,10 @@ from penstock.storage.log import EntriesGone, Log
 from tests.unit.storage.logs import START_MS, Bench, batch, checkpoint, own, record
 
 BATCHES = 700
+# Threads that never wait take turns with the writer, so on a slow or busy machine it stops earlier.
+WORK_S_MAX = 8.0
+# Only what hangs takes so long, however busy the machine is.
+PATIENCE_S = 100
 
 
 @pytest.fixture(autouse=True)
@@ -34,16 +39,25 @@ class Crew:
         self.log = log
         self.safe_end = 0
         self.is_done = False
+        self.rounds = 0
         self._errors: list[BaseException] = []
 
     def run(self, *work: Callable[[], None]) -> None:
-        threads = [threading.Thread(target=self._guard, args=(one,)) for one in work]
+        threads = [threading.Thread(target=self._guard, args=(one,), daemon=True) for one in work]
         for thread in threads:
             thread.start()
+        deadline = time.monotonic() + PATIENCE_S
         for thread in threads:
-            thread.join(60)
+            thread.join(max(0.0, deadline - time.monotonic()))
         if self._errors:
             raise self._errors[0]
+        assert not any(thread.is_alive() for thread in threads), "it hangs"
+
+    def _count_rounds(self, rounds_max: int) -> Iterator[int]:
+        end = time.monotonic() + WORK_S_MAX
+        while self.rounds < rounds_max and time.monotonic() < end:
+            yield self.rounds
+            self.rounds += 1
 
     def _guard(self, work: Callable[[], None]) -> None:
         try:
@@ -54,7 +68,7 @@ class Crew:
             self.is_done = self.is_done or work in (self.write, self.elect)
 
     def write(self) -> None:
-        for number in range(BATCHES):
+        for number in self._count_rounds(BATCHES):
             offset = self.log.end_offset
             one = record(b"%d" % offset, b"key %d" % (number % 10))
             self.log.append([batch(offset, one)])
@@ -66,7 +80,7 @@ class Crew:
     def elect(self) -> None:
         """Writes uncommitted entries, cuts them off, and commits others in their place."""
         log = self.log
-        for number in range(BATCHES // 4):
+        for number in self._count_rounds(BATCHES // 4):
             begin = log.last_index + 1
             for _ in range(1 + number % 3):
                 log.append([own(log, OwnKind.NEW_TERM, term=log.last_term + 1)])
@@ -85,15 +99,17 @@ class Crew:
         self.is_done = True
 
     def follow(self) -> None:
-        """What a leader does for a follower: reads what is committed, by index."""
+        """What a leader does for a follower: reads what is committed, by index.
+
+        At least once to its end, though it began late or what it read was deleted meanwhile.
+        """
         log, index = self.log, 0
-        while not self.is_done:
+        while not self.is_done or (index == 0 and not self._errors):
             low = log.first_index
             end = log.index_before(Offset(max(self.safe_end, log.base.offset)))
             if low <= end:
                 with contextlib.suppress(EntriesGone):
                     index = self._follow_once(low, end)
-        assert index > 0
 
     def _follow_once(self, low: int, end: int) -> int:
         index = low
@@ -161,7 +177,7 @@ def crew(tmp_path: Path) -> Crew:
 def test_readers_see_whole_batches_while_the_writer_rolls(crew: Crew) -> None:
     crew.log.config = TopicConfig(segment_bytes=2000, index_interval_bytes=300)
     crew.run(crew.write, crew.read, crew.read)
-    assert len(list(crew.log.headers(Offset(0), crew.log.end_offset))) == BATCHES
+    assert len(list(crew.log.headers(Offset(0), crew.log.end_offset))) == crew.rounds > 0
 
 
 def test_readers_live_with_retention(crew: Crew) -> None:

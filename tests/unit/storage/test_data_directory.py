@@ -103,7 +103,7 @@ def test_the_lock_goes_with_its_process(tmp_path: Path) -> None:
         "DataDirectory.open(path, node=0, file_system=RealFileSystem())\n"
         "os.kill(os.getpid(), 9)\n"
     )
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False, timeout=30)
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False, timeout=100)
     directory = open_directory(tmp_path)
     assert directory.incarnation == 2
     directory.close()

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from penstock.broker.services import Services
 
 LENGTH = Struct(">i")
-PATIENCE_SECONDS = 5.0
+# How long anything may take on a machine that is busy with other things.
+PATIENCE_SECONDS = 60.0
 
 Handler = Callable[[Call, Any], Result | Awaitable[Result]]
 
@@ -102,6 +103,8 @@ class Client:
     @classmethod
     async def connect(cls, port: int, *, receive_bytes: int = 0) -> "Client":
         sock = socket.socket()
+        # What is sent in pieces must arrive in pieces, and not wait for the answer to the first.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if receive_bytes:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
         sock.setblocking(False)

@@ -17,6 +17,7 @@ from penstock.protocol.kafka.headers import encode_request_header
 from penstock.protocol.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 from .kit import (
+    PATIENCE_SECONDS,
     Client,
     House,
     beat,
@@ -47,9 +48,15 @@ class Later:
 
 
 async def quiet(house: House) -> None:
-    """Long enough for everything that is under way on loopback to arrive."""
+    """Time for what must not happen; who waits for what must happen uses `settle`."""
     for _ in range(20):
         await asyncio.sleep(0.002)
+
+
+def half_frames(house: House) -> int:
+    """How many connections have begun a frame that has not come to its end."""
+    links = [connection._link for connection in house.door._connections.values()]
+    return sum(link._frame_since is not None for link in links)
 
 
 async def read_numbers(client: Client, count: int) -> list[int]:
@@ -299,7 +306,7 @@ def test_those_who_stall_while_memory_is_short_are_reaped_together() -> None:
             stalled = [await house.connect() for _ in range(6)]
             for client in stalled:
                 client.send(beat_frame(1, padding=8 * MIB)[:MIB])
-            await quiet(house)
+            await house.settle(lambda: half_frames(house) == len(stalled))
             house.clock.seconds += 20
             honest = await house.connect()
             honest.send(beat_frame(2, padding=2 * MIB))
@@ -387,7 +394,7 @@ def test_drain_answers_what_is_in_flight_and_reads_no_more() -> None:
             assert await client.is_closed()
             client.close()
             idle.close()
-            await asyncio.wait_for(drain, 5)
+            await asyncio.wait_for(drain, PATIENCE_SECONDS)
             with pytest.raises(ConnectionError):
                 await Client.connect(house.port)
 
@@ -415,7 +422,7 @@ def test_drain_answers_long_polls_at_once() -> None:
             number, answer = await client.read_beat()
             assert (number, answer.error_code) == (1, ErrorCode.NOT_COORDINATOR)
             client.close()
-            await asyncio.wait_for(drain, 5)
+            await asyncio.wait_for(drain, PATIENCE_SECONDS)
         assert ended == ["poll"]
 
     asyncio.run(scenario())
@@ -496,7 +503,7 @@ def test_drain_answers_what_would_wait_for_ever(monkeypatch: pytest.MonkeyPatch)
             number, answer = await client.read_beat()
             assert (number, answer.error_code) == (1, ErrorCode.REQUEST_TIMED_OUT)
             client.close()
-            await asyncio.wait_for(drain, 5)
+            await asyncio.wait_for(drain, PATIENCE_SECONDS)
         assert ended == ["cancelled"]
 
     asyncio.run(scenario())
@@ -511,8 +518,8 @@ def test_drain_does_not_wait_long_for_peers_that_do_not_notice(
         async with open_house() as house:
             with socket.create_connection(("127.0.0.1", house.port)) as deaf:
                 await house.settle(lambda: house.door.connections == 1)
-                async with asyncio.timeout(2):
-                    await house.door.drain(60)
+                async with asyncio.timeout(PATIENCE_SECONDS / 2):
+                    await house.door.drain(PATIENCE_SECONDS)
                 assert deaf.recv(10) == b""
 
     asyncio.run(scenario())
@@ -534,6 +541,6 @@ def test_drain_flushes_large_replies_to_a_reader_who_still_sends() -> None:
             assert len(await client.read_frame()) == 5_000_005
             assert await client.is_closed()
             client.close()
-            await asyncio.wait_for(drain, 5)
+            await asyncio.wait_for(drain, PATIENCE_SECONDS)
 
     asyncio.run(scenario())
