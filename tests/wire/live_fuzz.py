@@ -209,10 +209,11 @@ async def fuzz(door: KafkaDoor, watch: Watch, mutator: Mutator, frames: int) -> 
 
 async def create_topic(door: KafkaDoor, watch: Watch) -> None:
     burst = Burst(door, watch, create_topic_frame(), 1)
-    while not watch.replies:
+    while not burst.is_over():
         await asyncio.sleep(0.001)
-        if burst.seen and not door._connections[burst.id].is_busy:
-            burst.finish()
+        burst.read()
+    burst.finish()
+    assert watch.replies == 1, "there is no topic to send frames to"
 
 
 def resident_bytes() -> int:
