@@ -175,13 +175,14 @@ class FakeHost:
         for record in records:
             self.state.apply(record)
         self.replica.uncommitted += len(records)
-        self._tail = asyncio.ensure_future(self._commit(before, list(records)))
+        term = self._node.group.term
+        self._tail = asyncio.ensure_future(self._commit(before, list(records), term))
         return self._tail
 
     async def _commit(
-        self, before: "asyncio.Future[None] | None", records: list[ClusterRecord]
+        self, before: "asyncio.Future[None] | None", records: list[ClusterRecord], term: int
     ) -> None:
-        group, term = self._node.group, self._node.group.term
+        group = self._node.group
         if before is not None:
             await asyncio.wait([before])
         if group.held is not None:

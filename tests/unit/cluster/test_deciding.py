@@ -178,7 +178,8 @@ def test_a_controller_that_loses_office_hands_its_change_on() -> None:
     async def test(group: Group, nodes: Nodes) -> None:
         group.held = asyncio.Event()
         creating = asyncio.ensure_future(nodes[0].cluster.create_topics([new("t")]))
-        await asyncio.sleep(0.001)
+        while not nodes[0].host.replica.uncommitted:
+            await asyncio.sleep(0)
         group.elect(2)
         group.held.set()
         outcomes, _ = await creating
