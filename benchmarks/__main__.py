@@ -4,7 +4,7 @@ import argparse
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -76,6 +76,14 @@ def run_all(names: Sequence[str], mode: Mode) -> Iterator[Figure | Note]:
                 yield from SPARK_WORKLOADS[name](mode, folder, rig)
 
 
+def announced(found: Iterable[Figure | Note]) -> Iterator[Figure | Note]:
+    """Tell each figure as it comes: all of them take an hour, and may be cut short."""
+    for one in found:
+        if isinstance(one, Figure):
+            print(f"  {one.line}", file=sys.stderr, flush=True)
+        yield one
+
+
 @contextmanager
 def fresh_folder() -> Iterator[Path]:
     """On the project's own disk: a temporary directory may lie in memory, where fsync is free."""
@@ -99,7 +107,7 @@ def main(arguments: list[str]) -> int:
     if unknown:
         parser.error(f"no such workload: {', '.join(sorted(unknown))}")
 
-    found = list(run_all(options.workloads or ALL_WORKLOADS, MODES[options.mode]))
+    found = list(announced(run_all(options.workloads or ALL_WORKLOADS, MODES[options.mode])))
     figures = [one for one in found if isinstance(one, Figure)]
     notes = list(dict.fromkeys(one for one in found if isinstance(one, Note)))
     print(table(figures))

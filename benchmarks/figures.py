@@ -47,6 +47,11 @@ class Figure:
         shown = [f"{sign} {number(bound)}" for bound, sign in bounds if bound is not None]
         return f"{' and '.join(shown)} {self.unit}".strip() if shown else ""
 
+    @property
+    def line(self) -> str:
+        judged = f"  ({self.target}: {self.verdict})" if self.target else ""
+        return f"{self.workload}, {self.name}: {number(self.value)} {self.unit}{judged}"
+
 
 def median(values: Sequence[float]) -> float:
     return float(statistics.median(values))
