@@ -14,7 +14,8 @@ What to append is decided in the `*_decisions` modules, which only read this sta
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 from penstock.cluster.brokers import DRAINED, Broker
 from penstock.cluster.records import (
@@ -86,8 +87,8 @@ class ClusterState:
             case ProducerIdsTaken(next_producer_id=next_producer_id):
                 self.next_producer_id = next_producer_id
 
-    def snapshot(self) -> bytes:
-        return json.dumps([to_json(record) for record in self._records()]).encode()
+    def snapshot(self) -> Callable[[], bytes]:
+        return partial(_encode, list(self._records()))
 
     def restore(self, data: bytes) -> None:
         assert not self.topics, "a snapshot is restored into a new state only"
@@ -126,3 +127,7 @@ class ClusterState:
             self.preferred_counts[assignment.replicas[0]] += by
             for broker in assignment.hosts:
                 self.replica_counts[broker] += by
+
+
+def _encode(records: Sequence[ClusterRecord]) -> bytes:
+    return json.dumps([to_json(record) for record in records]).encode()

@@ -146,7 +146,7 @@ class GroupRecordCodec:
 def offsets_of_topic(
     group_id: GroupId, topic: TopicName, offsets: Mapping[int, CommittedOffset]
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Keys and values of many offsets at once: snapshots are taken on the event loop."""
+    """Keys and values of many offsets at once, for snapshots."""
     head = _offset_key_head(group_id, topic)
     for partition, committed in offsets.items():
         yield head + _INT32.pack(partition), _offset_value(committed)

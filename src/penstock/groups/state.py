@@ -6,7 +6,8 @@ replicated, as in Kafka, since members can repeat it.
 """
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 from penstock.groups.records import (
     CommittedOffset,
@@ -34,10 +35,12 @@ class GroupsState:
     def __init__(self) -> None:
         self._groups: dict[GroupId, GroupMetadata] = {}
         self._offsets: dict[GroupId, TopicOffsets] = {}
+        # Groups whose offsets no snapshot shares: those of all others are copied before a change.
+        self._unshared: set[GroupId] = set()
 
     def apply(self, record: GroupRecord, /) -> None:
         if isinstance(record, OffsetStored):
-            topics = self._offsets.setdefault(record.group_id, {})
+            topics = self._changeable(record.group_id)
             topics.setdefault(record.topic, {})[record.partition] = record.committed
         elif isinstance(record, OffsetRemoved):
             self._remove_offset(record)
@@ -48,12 +51,9 @@ class GroupsState:
         else:
             assert isinstance(record, ForeignRecord)
 
-    def snapshot(self) -> bytes:
-        """The records that make up the state, each as in the log, behind its lengths."""
-        parts: list[bytes] = []
-        for key, value in self._stored():
-            parts += (_LENGTHS.pack(len(key), len(value)), key, value)
-        return b"".join(parts)
+    def snapshot(self) -> Callable[[], bytes]:
+        self._unshared.clear()
+        return partial(_encode, self._groups.copy(), self._offsets.copy())
 
     def restore(self, data: bytes, /) -> None:
         codec = GroupRecordCodec()
@@ -86,22 +86,44 @@ class GroupsState:
     def offset(self, group_id: GroupId, topic: TopicName, partition: int) -> CommittedOffset | None:
         return self._offsets.get(group_id, {}).get(topic, {}).get(partition)
 
-    def _remove_offset(self, record: OffsetRemoved) -> None:
-        topics = self._offsets.get(record.group_id, {})
-        partitions = topics.get(record.topic, {})
-        partitions.pop(record.partition, None)
-        if not partitions:
-            topics.pop(record.topic, None)
-        if not topics:
-            self._offsets.pop(record.group_id, None)
+    def _changeable(self, group_id: GroupId) -> TopicOffsets:
+        if group_id not in self._unshared:
+            shared = self._offsets.get(group_id, {})
+            self._offsets[group_id] = {topic: one.copy() for topic, one in shared.items()}
+            self._unshared.add(group_id)
+        return self._offsets[group_id]
 
-    def _stored(self) -> Iterator[tuple[bytes, bytes]]:
-        codec = GroupRecordCodec()
-        for group_id, metadata in self._groups.items():
-            key, value = codec.encode(GroupStored(group_id, metadata))
-            assert key is not None
-            assert value is not None
-            yield key, value
-        for group_id, topics in self._offsets.items():
-            for topic, offsets in topics.items():
-                yield from offsets_of_topic(group_id, topic, offsets)
+    def _remove_offset(self, record: OffsetRemoved) -> None:
+        if self.offset(record.group_id, record.topic, record.partition) is None:
+            return
+        topics = self._changeable(record.group_id)
+        del topics[record.topic][record.partition]
+        if not topics[record.topic]:
+            del topics[record.topic]
+        if not topics:
+            del self._offsets[record.group_id]
+            self._unshared.remove(record.group_id)
+
+
+def _encode(
+    groups: Mapping[GroupId, GroupMetadata], offsets: Mapping[GroupId, TopicOffsets]
+) -> bytes:
+    """The records that make up the state, each as in the log, behind its lengths."""
+    parts: list[bytes] = []
+    for key, value in _stored(groups, offsets):
+        parts += (_LENGTHS.pack(len(key), len(value)), key, value)
+    return b"".join(parts)
+
+
+def _stored(
+    groups: Mapping[GroupId, GroupMetadata], offsets: Mapping[GroupId, TopicOffsets]
+) -> Iterator[tuple[bytes, bytes]]:
+    codec = GroupRecordCodec()
+    for group_id, metadata in groups.items():
+        key, value = codec.encode(GroupStored(group_id, metadata))
+        assert key is not None
+        assert value is not None
+        yield key, value
+    for group_id, topics in offsets.items():
+        for topic, committed in topics.items():
+            yield from offsets_of_topic(group_id, topic, committed)

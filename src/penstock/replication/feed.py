@@ -27,7 +27,6 @@ from penstock.replication.state_files import (
 )
 from penstock.replication.watches import Watch
 from penstock.storage.file_system import FileSystem
-from penstock.storage.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
 
@@ -228,20 +227,20 @@ class Feed(Generic[S, R]):
 
     def _start_snapshot(self) -> asyncio.Task[bool]:
         self._records_since_snapshot = 0
-        snapshot = Snapshot(offset=self.applied, data=self.state.snapshot())
-        task = asyncio.get_running_loop().create_task(self._write(snapshot))
+        writing = self._write(self.state.snapshot(), self.applied)
+        task = asyncio.get_running_loop().create_task(writing)
         self._snapshotting = task
         task.add_done_callback(self._snapshot_ended)
         return task
 
-    async def _write(self, snapshot: Snapshot) -> bool:
+    async def _write(self, encode: Callable[[], bytes], offset: Offset) -> bool:
         loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(self._executor, self._file.write, snapshot)
+            await loop.run_in_executor(self._executor, self._file.write, encode, offset)
         except OSError as error:
             logger.warning("no snapshot of %s: %s", self.replica.partition, error)
             return False
-        self._snapshot_offset = Offset(snapshot.offset)
+        self._snapshot_offset = offset
         return True
 
     def _snapshot_ended(self, _: asyncio.Task[bool]) -> None:

@@ -30,7 +30,6 @@ from penstock.replication.state_files import RecordCodec as RecordCodec
 from penstock.replication.state_files import StateMachine as StateMachine
 from penstock.replication.watches import Watch
 from penstock.storage.file_system import FileSystem
-from penstock.storage.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
 
@@ -270,8 +269,9 @@ class Host(Generic[S, R]):
             await feed.wait_for(self.replica.high_watermark)
             # Without the office the log's end is another leader's, and nothing here waits for it.
             self.replica.check_leader()
+        # At once, and not in a worker: a slow disk must not hold up a new controller.
         state = self._make_state()
-        state.restore(feed.state.snapshot())
+        state.restore(feed.state.snapshot()())
         return state, feed.applied, 0
 
     async def _replay(self, state: S, offset: Offset) -> int:
@@ -334,21 +334,21 @@ class Host(Generic[S, R]):
     def _start_snapshot(self) -> asyncio.Task[bool]:
         """Taken now, at the log's end; written only when all of it turned out to be committed."""
         self._records_since_snapshot = 0
-        snapshot = Snapshot(offset=self.replica.log_end_offset, data=self.state.snapshot())
-        task = asyncio.get_running_loop().create_task(self._write_committed(snapshot))
+        writing = self._write_committed(self.state.snapshot(), self.replica.log_end_offset)
+        task = asyncio.get_running_loop().create_task(writing)
         self._snapshotting = task
         task.add_done_callback(self._snapshot_ended)
         return task
 
-    async def _write_committed(self, snapshot: Snapshot) -> bool:
+    async def _write_committed(self, encode: Callable[[], bytes], offset: Offset) -> bool:
         loop = asyncio.get_running_loop()
         try:
             await self.replica.committed()
-            await loop.run_in_executor(self._executor, self._file.write, snapshot)
+            await loop.run_in_executor(self._executor, self._file.write, encode, offset)
         except (Refused, OSError) as error:
             logger.warning("no snapshot of %s: %s", self.replica.partition, error)
             return False
-        self._snapshot_offset = Offset(snapshot.offset)
+        self._snapshot_offset = offset
         return True
 
     def _snapshot_ended(self, _: asyncio.Task[bool]) -> None:

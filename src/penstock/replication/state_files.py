@@ -25,7 +25,9 @@ class StateMachine(Protocol[_Contra]):
 
     def apply(self, record: _Contra, /) -> None: ...
 
-    def snapshot(self) -> bytes: ...
+    def snapshot(self) -> Callable[[], bytes]:
+        """The state as it is now; any thread may make bytes of it while the state goes on."""
+        ...
 
     def restore(self, data: bytes, /) -> None: ...
 
@@ -75,8 +77,9 @@ class StateFile(Generic[S]):
         self._file_system.remove(self._path)
         return self._make_state(), start
 
-    def write(self, snapshot: Snapshot) -> None:
-        write_snapshot(self._file_system, self._path, snapshot)
+    def write(self, encode: Callable[[], bytes], offset: Offset) -> None:
+        """What `StateMachine.snapshot` gave when the state had applied all below the offset."""
+        write_snapshot(self._file_system, self._path, Snapshot(encode(), offset))
 
     def remove(self) -> None:
         """For whoever can't keep it up to date: stale, it would bring deleted keys back."""

@@ -3,6 +3,8 @@
 import asyncio
 import errno
 import json
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from penstock.model.errors import Reason, Refused
 from penstock.model.ids import Offset
 from penstock.model.topic_config import TopicConfig
 from penstock.replication.hosting import Host
-from penstock.storage.snapshot import Snapshot, write_snapshot
+from penstock.storage.snapshot import Snapshot, read_snapshot, write_snapshot
 
 from .group_rig import until
 from .rig import Node, run, running
@@ -35,8 +37,9 @@ class Table:
         else:
             self.numbers[name] = number
 
-    def snapshot(self) -> bytes:
-        return json.dumps(self.numbers).encode()
+    def snapshot(self) -> Callable[[], bytes]:
+        numbers = self.numbers.copy()
+        return lambda: json.dumps(numbers).encode()
 
     def restore(self, data: bytes) -> None:
         self.numbers = json.loads(data)
@@ -121,6 +124,39 @@ def test_a_snapshot_is_written_every_so_many_records(tmp_path: Path) -> None:
             assert (host.state.numbers, host.state.applied) == ({"n": 24}, 5)
 
     run(scenario)
+
+
+def test_bytes_of_a_snapshot_are_made_by_a_worker_of_the_state_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[threading.Thread] = []
+    take = Table.snapshot
+
+    def noted(self: Table) -> Callable[[], bytes]:
+        encode = take(self)
+
+        def encode_there() -> bytes:
+            threads.append(threading.current_thread())
+            return encode()
+
+        return encode_there
+
+    monkeypatch.setattr(Table, "snapshot", noted)
+
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            host = await host_on(node)
+            await host.submit([("a", 1)])
+            writing = asyncio.ensure_future(host.write_snapshot())
+            await asyncio.sleep(0)
+            await host.submit([("a", 2)])
+            assert await writing
+            snapshot = read_snapshot(node.file_system, node.directory.path / "table.snapshot")
+            assert snapshot == Snapshot(data=b'{"a": 1}', offset=Offset(1))
+
+    run(scenario)
+    assert threads
+    assert threading.main_thread() not in threads
 
 
 def test_a_failed_write_voids_the_state_until_it_is_known_what_became_of_it(
