@@ -48,6 +48,8 @@ class ReceiptsSink:
         self._steps = steps
         self._ledger = Ledger(root)
         self._last = self._ledger.last_committed(table.last_batch)
+        # What comes next begins where that one ends, so it must last.
+        table.sync()
 
     @property
     def last(self) -> Entry | None:

@@ -13,21 +13,34 @@ FOLDER = "_delta_log"
 _LAST_CHECKPOINT = "_last_checkpoint"
 
 
-def sync_commits(root: str, after: int) -> None:
-    """`deltalake` leaves commits to the page cache; Spark's checkpoint must not outlive them.
+def sync_commits(root: str, first: int) -> int:
+    """Bring commits from this one on to the disk; returns the version after the last of them.
 
-    Nor must a checkpoint of the log be named that is not on the disk.
+    `deltalake` leaves them to the page cache, and Spark's checkpoint must not outlive them. Nor
+    must a checkpoint of the log be named that is not on the disk.
     """
     folder = Path(root) / FOLDER
-    version = after + 1
+    version = first
     while (path := _path(root, version)).exists():
         sync_path(path)
-        if (checkpoint := path.with_suffix(".checkpoint.parquet")).exists():
+        if (checkpoint := _checkpoint(root, version)).exists():
             sync_path(checkpoint)
             sync_path(folder / _LAST_CHECKPOINT)
         version += 1
     sync_path(folder)
     sync_path(root)
+    return version
+
+
+def first_needed(root: str, version: int) -> int:
+    """The oldest commit that a version can't be read without: of a checkpoint, or the first."""
+    while (
+        version > 0
+        and not _checkpoint(root, version).exists()
+        and _path(root, version - 1).exists()
+    ):
+        version -= 1
+    return version
 
 
 def added_paths(root: str, version: int) -> Iterator[str]:
@@ -79,3 +92,7 @@ def deletion_vectors_refused(root: str) -> LakeRefused:
 
 def _path(root: str, version: int) -> Path:
     return Path(root) / FOLDER / f"{version:020d}.json"
+
+
+def _checkpoint(root: str, version: int) -> Path:
+    return _path(root, version).with_suffix(".checkpoint.parquet")

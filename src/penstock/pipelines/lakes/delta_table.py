@@ -37,6 +37,8 @@ class DeltaTable:
         self._root = path
         self._properties = dict(properties or {})
         self._handle: deltalake.DeltaTable | None = None
+        # The first commit that may not be on the disk; None before this process has looked.
+        self._unsynced: int | None = None
 
     @property
     def root(self) -> str:
@@ -81,14 +83,12 @@ class DeltaTable:
         partition_by: Sequence[str],
         details: Mapping[str, Any],
     ) -> bool:
-        before = -1
         for attempt in range(ATTEMPTS_MAX):
             table = self._load() or self._make(schema, partition_by)
-            before = table.version() if attempt == 0 else before
             committed = table.transaction_version(epoch.query)
             if committed is not None and committed >= epoch.batch:
                 # A commit that seemed to fail may have come through after all.
-                delta_log.sync_commits(self._root, before)
+                self._sync(table)
                 return attempt > 0 and f"{self._root}/{files[0].path}" in self.paths()
             self._check_fit(table, schema, partition_by)
             delta_actions.refuse_files(files, table.schema(), self._root)
@@ -96,6 +96,11 @@ class DeltaTable:
             if self._append(table, epoch, files, partition_by, details):
                 return True
         raise LakeRefused(f"The table {self._root!r} has too many writers at once.")
+
+    def sync(self) -> None:
+        table = self._load()
+        if table is not None:
+            self._sync(table)
 
     def version(self) -> int:
         table = self._load()
@@ -116,6 +121,7 @@ class DeltaTable:
     def drop(self) -> None:
         """From here on there is no such table; its data files are nobody's."""
         self._handle = None
+        self._unsynced = None
         remove_tree(Path(self._root) / delta_log.FOLDER)
         remove_tree(Path(self._root) / Path(_QUERIES).parts[0])
 
@@ -169,8 +175,15 @@ class DeltaTable:
             if self._load() is None:
                 raise self._refused(failure) from failure
         # What the table is, is as good as lost without its first commit.
-        delta_log.sync_commits(self._root, -1)
-        return self._loaded()
+        table = self._loaded()
+        self._sync(table)
+        return table
+
+    def _sync(self, table: deltalake.DeltaTable) -> None:
+        """Also what others have committed: one commit that is lost takes the later ones with it."""
+        if self._unsynced is None:
+            self._unsynced = delta_log.first_needed(self._root, table.version())
+        self._unsynced = delta_log.sync_commits(self._root, self._unsynced)
 
     def _check_fit(
         self, table: deltalake.DeltaTable, schema: pa.Schema, partition_by: Sequence[str]
@@ -189,7 +202,6 @@ class DeltaTable:
         details: Mapping[str, Any],
     ) -> bool:
         """False if others committed in between in a way that needs a second look."""
-        before = table.version()
         note = {
             "pipeline": epoch.pipeline,
             "flow": epoch.flow,
@@ -213,7 +225,7 @@ class DeltaTable:
             return False
         except DeltaError as failure:
             raise self._refused(failure) from failure
-        delta_log.sync_commits(self._root, before)
+        self._sync(table)
         return True
 
     def _note_query(self, epoch: Epoch) -> None:

@@ -9,6 +9,10 @@ from pathlib import Path
 
 from penstock.pipelines.lakes.lake_table import LakeRefused
 
+# Folders whose names this process knows to be on the disk: to look again would only cost time.
+_lasting: set[Path] = set()
+_LASTING_MAX = 10_000
+
 
 def sync_path(path: str | os.PathLike[str]) -> None:
     """Bring a file's content, or a folder's names, to the disk."""
@@ -29,11 +33,22 @@ def make_folders(root: str, folder: str) -> None:
 
 
 def _make_folder(path: Path) -> None:
-    if path.is_dir():
+    """One that is there may be of a process that was killed before it saw to the name."""
+    is_there = path.is_dir()
+    if is_there and path in _lasting:
         return
-    _make_folder(path.parent)
-    path.mkdir(exist_ok=True)
-    sync_path(path.parent)
+    if not is_there:
+        _make_folder(path.parent)
+        path.mkdir(exist_ok=True)
+    try:
+        sync_path(path.parent)
+    except PermissionError:
+        # Whoever made it for us was allowed to look into the folder above, and we are not.
+        if not is_there:
+            raise
+    if len(_lasting) >= _LASTING_MAX:
+        _lasting.clear()
+    _lasting.add(path)
 
 
 def create_exclusively(path: Path, content: bytes) -> bool:

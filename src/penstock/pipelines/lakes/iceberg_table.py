@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.pipelines.lakes.durable_files import remove_tree
+from penstock.pipelines.lakes.durable_files import make_folders, remove_tree, sync_path
 from penstock.pipelines.lakes.full_disk import (
     full_disk_sentence,
     is_full_disk,
@@ -113,6 +113,7 @@ class IcebergTable:
         for attempt in range(ATTEMPTS_MAX):
             table = self._loaded()
             if _holds(table, epoch):
+                self.sync()
                 # An attempt that seemed to fail may have come through after all.
                 return _has_added(table, epoch, files)
             if self._append(table, epoch, files, details):
@@ -122,6 +123,13 @@ class IcebergTable:
             f"The Iceberg table {self.root!r} was changed by others each of {ATTEMPTS_MAX} times"
             " that rows were to be added."
         )
+
+    def sync(self) -> None:
+        """SQLite takes a commit back if the journal reappears that it has just removed."""
+        if self._place.properties is None and os.path.exists(self._place.own_file):
+            sync_path(self._place.own_file)
+            make_folders(self.root, ".")
+            sync_path(self.root)
 
     def version(self) -> int:
         from penstock.pipelines.lakes.iceberg_history import version_of

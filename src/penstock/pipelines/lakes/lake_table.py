@@ -84,6 +84,12 @@ class LakeTable(Protocol):
         the answer is False, and the files are not the table's.
         """
 
+    def sync(self) -> None:
+        """Bring every commit to the disk, also one whose process was killed before it did.
+
+        Whoever lets others rely on a commit that is not its own needs this first.
+        """
+
     def version(self) -> int:
         """Of the last commit; -1 before the first."""
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.pipelines.lakes.durable_files import make_folders, replace_file
+from penstock.pipelines.lakes.durable_files import make_folders, replace_file, sync_path
 from penstock.pipelines.lakes.lake_table import Commit, LakeRefused
 from penstock.pipelines.lakes.numbered_files import FileDamaged, NumberedFiles
 from penstock.pipelines.lakes.receipts import from_json, to_json
@@ -91,6 +91,12 @@ class Manifest:
             replace_file(self._folder / _HINT, str(version).encode())
         self._files.fold_behind(version)
         return True
+
+    def sync(self) -> None:
+        """What a file says is on the disk before it gets its name: only names can be missing."""
+        if self._folder.exists():
+            make_folders(self._root, FOLDER)
+            sync_path(self._folder)
 
     def _hint(self) -> int | None:
         """It may be old, or lost with a power cut: it only says where to begin to look."""

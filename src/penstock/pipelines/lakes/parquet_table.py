@@ -72,6 +72,7 @@ class ParquetTable:
             if last is not None:
                 committed = _last_batch(last, epoch.query)
                 if committed is not None and committed >= epoch.batch:
+                    self.sync()
                     return False
                 self._check_fit(last, schema, partition_by)
             entry = _next(last, epoch, files, schema, partition_by, details)
@@ -81,6 +82,9 @@ class ParquetTable:
             ).commit.files == tuple(files):
                 return True
         raise LakeRefused(f"The table {self._root!r} has too many writers at once.")
+
+    def sync(self) -> None:
+        self._manifest.sync()
 
     def version(self) -> int:
         return self._manifest.last_version()

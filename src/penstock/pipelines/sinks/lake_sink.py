@@ -54,6 +54,8 @@ class LakeWriter:
         try:
             if not self._holds(epoch):
                 return self._write(frame, epoch)
+            # Spark's checkpoint, which is next, must not outlive the commit.
+            self._table.sync()
             self._remove_failed_attempts(epoch)
             return Written(rows=0, was_there=True)
         except LakeRefused as refused:

@@ -10,9 +10,11 @@ from penstock.pipelines.archives.receipts import Receipt, joined_spans
 from penstock.pipelines.archives.refusals import ArchiveRefused
 from penstock.pipelines.archives.replaying import Archived
 from penstock.pipelines.archives.verifying import Verification
+from penstock.pipelines.lakes import delta_log
 from penstock.pipelines.lakes.opening import open_table
 from penstock.pipelines.specification.model import LakeFormat
 from tests.unit.pipelines.archives.rig import Crash, Frame, TestArchive, crash_at, write
+from tests.unit.pipelines.lakes.dying import noted_syncs
 
 FORMATS = pytest.mark.parametrize("lake_format", list(LakeFormat), ids=str)
 
@@ -41,6 +43,19 @@ def test_an_epoch_that_was_cut_off_is_there_once_after_a_restart(
     assert frame.collected == (0 if is_committed else 1)
     assert rows_and_findings(tmp_path) == (20, ())
     assert dict(sink.ends) == {0: 20}
+
+
+def test_what_a_killed_run_committed_is_on_the_disk_before_the_next_one_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = TestArchive(tmp_path, LakeFormat.DELTA)
+    with monkeypatch.context() as killed:
+        killed.setattr(delta_log, "sync_commits", lambda root, first: first)
+        with pytest.raises(Crash):
+            archive.sink(crash_at("committed")).take([archive.receipt(0, 0, 10)], archive.epoch(0))
+    synced = noted_syncs(monkeypatch)
+    assert dict(archive.sink().ends) == {0: 10}
+    assert {str(path) for path in (tmp_path / "_delta_log").glob("*.json")} <= set(synced)
 
 
 def test_another_query_begins_where_the_ledger_ends_whatever_was_left_unfinished(

@@ -1,4 +1,4 @@
-"""A process that ends before any one of the changes that it makes to a folder."""
+"""A process that ends before any one of the changes that it makes to a folder, and what lasts."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -14,6 +14,19 @@ CHANGES = ("link", "replace", "unlink", "fsync")
 def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is only to be seen by others, and not to outlast a power cut, need not reach a disk."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+
+
+def noted_syncs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths of what was brought to the disk, as it happens."""
+    synced: list[str] = []
+    real = os.fsync
+
+    def note(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    return synced
 
 
 class Crash(BaseException):

@@ -7,10 +7,13 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from penstock.pipelines.lakes.lake_table import DataFile
+from penstock.pipelines.lakes.opening import open_table
 from penstock.pipelines.lakes.parquet_table import ParquetTable
 from penstock.pipelines.sinks import lake_sink
 from penstock.pipelines.sinks.lake_sink import LakeWriter
 from penstock.pipelines.sinks.sink import SinkRefused, Written
+from penstock.pipelines.specification.model import LakeFormat
+from tests.unit.pipelines.lakes.dying import noted_syncs
 from tests.unit.pipelines.lakes.lake_rig import SCHEMA, append, epoch, write_files
 
 
@@ -81,6 +84,29 @@ def test_an_attempt_that_ended_half_way_leaves_no_trace(
     assert again.was_there is (point == "committed")
     assert len(table.paths()) == 1
     assert files_of(table) == set(table.paths())
+
+
+@pytest.mark.parametrize(
+    ("lake_format", "lasting"),
+    [
+        (LakeFormat.PARQUET, ["_manifest"]),
+        (LakeFormat.DELTA, ["_delta_log", "_delta_log/00000000000000000001.json"]),
+        (LakeFormat.ICEBERG, ["", "catalog.db"]),
+    ],
+    ids=str,
+)
+def test_a_commit_that_is_there_already_is_on_the_disk_before_others_rely_on_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lake_format: LakeFormat, lasting: list[str]
+) -> None:
+    """Whoever made it may have been killed before it saw to that."""
+    assert append(open_table(lake_format, str(tmp_path)), 0, [("a", 1)])
+    synced = noted_syncs(monkeypatch)
+    assert LakeWriter(open_table(lake_format, str(tmp_path))).write(FRAME, epoch(0)).was_there
+    assert {str(tmp_path / path) for path in lasting} <= set(synced)
+    # So it is for who finds out only when it commits.
+    synced.clear()
+    assert not append(open_table(lake_format, str(tmp_path)), 0, [("a", 1)])
+    assert {str(tmp_path / path) for path in lasting} <= set(synced)
 
 
 def test_a_batch_without_rows_commits_nothing(
