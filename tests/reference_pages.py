@@ -135,16 +135,18 @@ def _mutations_of(
         test = directed.get(mutation.name)
         caught_by = f"random runs of `tests/sim/{layer}`"
         if test is not None:
-            # A small function in between only hands arguments to the test it names.
-            name = test.__name__ if test.__name__.startswith("test_") else _called_by(test)
-            folder = "raft" if layer == "core" else "replication"
-            caught_by = f"{name} in `tests/unit/{folder}`"
+            caught_by = _named(test)
         rows.append(f"| {mutation.name} | {caught_by} |\n")
     return f"\n## {title}\n\n| mutation | caught by |\n|---|---|\n" + "".join(rows)
 
 
-def _called_by(function: Callable[[], None]) -> str:
-    return next(name for name in function.__code__.co_names if name.startswith("test_only"))
+def _named(test: Callable[[], None]) -> str:
+    """A small function in between only hands arguments to the test it names."""
+    if not test.__name__.startswith("test_"):
+        module, name = (one for one in test.__code__.co_names if one.startswith("test_"))
+        test = getattr(test.__globals__[module], name)
+    folder = "/".join(test.__module__.split(".")[:-1])
+    return f"{test.__name__} in `{folder}`"
 
 
 PAGES = {

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.sim.mutation import Mutation, seeds
+from tests.sim.replicas import test_lost_disks
 from tests.sim.replicas.mutations import ALL
 from tests.sim.replicas.run import run_seed
 from tests.unit.replication import test_cold_entries, test_exchange, test_group
@@ -20,7 +21,6 @@ SEEDS_MAX = 150
 # Saves a minute; a change of the code may move them, which costs only time.
 KNOWN_SEEDS = {
     "a checkpoint holds states of what is not committed": 27,
-    "a node that comes back with an empty disk keeps its identity": 37,
     "a refused heartbeat is not followed up": 50,
     "a truncation leaves the offsets as they were": 17,
 }
@@ -33,6 +33,9 @@ def _beats() -> None:
 
 DIRECTED: dict[str, Callable[[], None]] = {
     "a group accepts whoever beats": _beats,
+    "a node that comes back with an empty disk keeps its identity": (
+        test_lost_disks.test_an_empty_disk_has_no_vote
+    ),
     "broken connections are not told to the groups": (
         test_exchange.test_replicas_hear_of_a_lost_node_and_again_when_it_is_known_to_be_dead
     ),

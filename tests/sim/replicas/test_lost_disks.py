@@ -1,0 +1,64 @@
+"""Proves that an empty disk does not vote in the place of the one that was lost."""
+
+from collections.abc import Callable
+
+from tests.sim.machine.garbage import own_garbage_only
+from tests.sim.replicas.history import require
+from tests.sim.replicas.node import SimulatedNode
+from tests.sim.replicas.run import Run, RunReport
+
+SEEDS = range(401, 404)
+OPERATIONS = 60
+# Many times as long as an election takes.
+WITHOUT_THE_LEADER_S = 20.0
+
+
+class LostDisk(Run):
+    """Two of three took records: one of them dies, the other one comes back with nothing."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed, OPERATIONS)
+        self.fault_chance = 0.0
+        self.switch.become_reliable()
+
+    def _execute(self) -> RunReport:
+        for node in self.nodes:
+            node.start()
+        self._run_until(lambda: self._settled_leader() is not None)
+        leader = self._settled_leader()
+        assert leader is not None
+        loser, behind = (node for node in self.nodes[:3] if node is not leader)
+        self.switch.partition([node.node for node in self.nodes], {behind.node}, one_way=False)
+        known = self._acknowledged()
+        self._run_until(lambda: self._acknowledged() > known + 10)
+
+        leader.crash(lost_power=False)
+        self._replace_disk(loser)
+        self.switch.heal()
+        end = self.world.now + WITHOUT_THE_LEADER_S
+        while self.world.now < end:
+            self.world.run_for(0.1)
+            self._require_nobody_leads(loser, behind)
+        self._heal()
+        return self._report()
+
+    def _acknowledged(self) -> int:
+        return sum(len(producer.acknowledged) for producer in self.producers)
+
+    def _run_until(self, condition: Callable[[], bool]) -> None:
+        limit = self.world.now + 60.0
+        while not condition():
+            self.world.run_for(0.05)
+            require(self.world.now < limit, f"it does not come: {self._describe()}")
+
+    def _require_nobody_leads(self, *nodes: SimulatedNode) -> None:
+        for node in nodes:
+            require(not node.leading(), f"{node.id} leads without what was acknowledged")
+
+
+def test_an_empty_disk_has_no_vote() -> None:
+    for seed in SEEDS:
+        with own_garbage_only():
+            report = LostDisk(seed).execute()
+        assert report.acknowledged > OPERATIONS
+        assert report.disks_replaced == 1
