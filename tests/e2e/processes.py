@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.e2e import ports
+from penstock.client.free_ports import HeldPorts
 
 READY = re.compile(r"ready: .*kafka=(?P<host>[^ ]+):(?P<port>\d+)")
 START_TIMEOUT_S = 60.0
@@ -51,7 +51,7 @@ class Broker:
         self.host = "127.0.0.1"
         self.port = 0
         self.process: subprocess.Popen[str] | None = None
-        self._held_port: int | None = None
+        self._ports = HeldPorts()
         self.stderr_path = data_dir.with_name(data_dir.name + ".stderr")
 
     @property
@@ -71,7 +71,7 @@ class Broker:
         """Return once the broker says that it is ready."""
         assert not self.is_running
         if not self.port:
-            self.port, self._held_port = ports.hold()
+            (self.port,) = self._ports.take(1)
         arguments = ["up", "--kafka", self.bootstrap, "--data-dir", str(self.data_dir)]
         with self.stderr_path.open("a") as stderr:
             self.process = subprocess.Popen(
@@ -129,9 +129,7 @@ class Broker:
         """End the process whatever state it is in; for fixtures."""
         if self.is_running:
             self.kill()
-        if self._held_port is not None:
-            os.close(self._held_port)
-            self._held_port = None
+        self._ports.close()
 
     def _close_pipe(self) -> None:
         assert self.process is not None

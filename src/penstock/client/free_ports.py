@@ -59,12 +59,14 @@ class HeldPorts:
             if len(found) == count:
                 return found
             port = self._random.randrange(PORT_FIRST, PORT_LAST)
-            if port not in self._given and self._hold(port):
-                self._given.add(port)
+            if self.hold(port):
                 found.append(port)
         raise ClientError(f"There are no {count} free ports on {self._host}.")
 
-    def _hold(self, port: int) -> bool:
+    def hold(self, port: int) -> bool:
+        """Take exactly this one, unless somebody has it."""
+        if port in self._given:
+            return False
         with socket.socket() as holder:
             try:
                 # Without SO_REUSEADDR yet, or it would succeed where others hold a port like this.
@@ -74,6 +76,7 @@ class HeldPorts:
             if CAN_SHARE:
                 holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 self._sockets.enter_context(holder.dup())
+        self._given.add(port)
         return True
 
 

@@ -39,6 +39,15 @@ def test_what_was_given_before_is_not_given_again(monkeypatch: pytest.MonkeyPatc
             held.take(1)
 
 
+def test_a_certain_port_is_held_once_and_only_while_it_is_free() -> None:
+    with socket.create_server((HOST, 0)) as server, HeldPorts() as held:
+        assert not held.hold(server.getsockname()[1])
+    (port,) = free_ports(1)
+    with HeldPorts() as held:
+        assert held.hold(port)
+        assert not held.hold(port)
+
+
 @only_on_linux
 def test_a_held_port_is_nobody_elses_until_it_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     with HeldPorts() as held:
