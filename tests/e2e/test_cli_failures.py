@@ -8,6 +8,7 @@ import pytest
 
 from tests.e2e.commands import COMMAND_TIMEOUT_S, Shell
 from tests.e2e.processes import Broker
+from tests.e2e.stopwatch import check_quick, seconds_of
 
 COMMANDS = [
     ("topic", "list"),
@@ -25,7 +26,7 @@ COMMANDS = [
 ]
 
 
-# A command that were to wait for its time-out would be noticed, however slow the machine is.
+# Nobody waits for it: without a broker there is nothing to wait for.
 PATIENCE_S = 1_000
 
 
@@ -45,9 +46,14 @@ def mute() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_no_broker_is_one_sentence_at_once(command: tuple[str, ...], nobody: str) -> None:
-    sentence = Shell(nobody).fails(*command, "--timeout", str(PATIENCE_S), stdin="x\n")
-    assert sentence == f"No broker answers at {nobody}: connection refused."
+def test_no_broker_is_one_sentence_within_five_seconds(
+    command: tuple[str, ...], nobody: str
+) -> None:
+    def ask() -> None:
+        sentence = Shell(nobody).fails(*command, "--timeout", str(PATIENCE_S), stdin="x\n")
+        assert sentence == f"No broker answers at {nobody}: connection refused."
+
+    check_quick(lambda: seconds_of(ask), 5)
 
 
 @pytest.mark.parametrize("command", [one for one in COMMANDS if one[0] != "produce"], ids=" ".join)
