@@ -29,6 +29,7 @@ def run_replay(
 ) -> int:
     """How many records are back; a signal ends it at once, and the next run goes on."""
     archived = Archived(wanted.root)
+    archived.check(wanted.selection)
     target = target_topic(Admin(wanted.bootstrap), topic, archived.description)
     lock = only_one(
         wanted.root / FOLDER / "lock",

@@ -53,11 +53,12 @@ def replay(
     **wanted: Any,
 ) -> tuple[int, bool]:
     """How many records are back, and whether an earlier run had begun with it."""
-    archived = Archived(root)
-    target = target_topic(Admin(bootstrap), topic, archived.description)
     chosen = ReplayWanted(
         root=root, bootstrap=bootstrap, selection=selection or Selection(), **wanted
     )
+    archived = Archived(root)
+    archived.check(chosen.selection)
+    target = target_topic(Admin(bootstrap), topic, archived.description)
     replaying = Replaying(chosen, archived, target)
     try:
         return replaying.run(spark, task), replaying.is_resumed

@@ -1,5 +1,6 @@
 """Proves that `penstock archive` takes a topic or a command, and what bounds of a replay may be."""
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -9,6 +10,8 @@ from click.testing import CliRunner
 from penstock.cli.archive import archive
 from penstock.cli.replay import replay
 from penstock.cli.replay_bounds import Moment
+from penstock.pipelines.archives.refusals import ArchiveRefused
+from tests.unit.pipelines.archives.rig import TestArchive
 
 
 @pytest.fixture
@@ -77,6 +80,15 @@ def test_how_long_ago_is_known_again(called: list[tuple[str, dict[str, Any]]]) -
     ((_, given),) = called
     assert given["from_time"].words == "2h"
     assert given["until_time"] == Moment(ms=1_777_636_800_000)
+
+
+def test_a_wrong_bound_makes_no_topic(tmp_path: Path) -> None:
+    """It is found out before anybody asks for a broker, of which there is none here."""
+    TestArchive(tmp_path).filled()
+    words = [str(tmp_path), "--to", "t", "--from-offset", "7:1", "--bootstrap", "127.0.0.1:1"]
+    refused = CliRunner().invoke(replay, words).exception
+    assert isinstance(refused, ArchiveRefused)
+    assert "there is no partition 7" in str(refused)
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,9 @@ class Archived:
         table = open_table(self.description.format, str(root), self.description.options)
         self.entries: list[Entry] = list(Ledger(root).committed(table.last_batch))
 
-    def check(self) -> None:
+    def check(self, selection: Selection) -> None:
         """A topic is not brought back with a hole in it that nobody knows of."""
+        selection.check(self.description.partitions)
         numbers = [entry.number for entry in self.entries]
         for finding in (*check_numbers(numbers), *check_spans(self.entries)):
             raise ArchiveRefused(
@@ -78,7 +79,10 @@ class Archived:
 
 
 class Replaying:
-    """One run of one replay, of which an earlier run may have been killed."""
+    """One run of one replay, of which an earlier run may have been killed.
+
+    The archive was checked: before its target was made, so that a mistake leaves no topic behind.
+    """
 
     def __init__(
         self,
@@ -92,8 +96,6 @@ class Replaying:
         self._target = target
         self._wire = WireSettings(bootstrap=wanted.bootstrap)
         self._cluster = cluster or WireCluster(self._wire)
-        wanted.selection.check(archived.description.partitions)
-        archived.check()
         self.note, self.is_resumed = self._noted()
         self.tasks = [self._task(span) for span in self.note.spans]
 

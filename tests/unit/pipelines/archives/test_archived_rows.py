@@ -122,7 +122,9 @@ def test_a_selection_of_a_partition_that_is_not_there_is_refused() -> None:
 def test_an_archive_with_a_hole_is_not_brought_back(tmp_path: Path) -> None:
     TestArchive(tmp_path).filled()
     archived = Archived(tmp_path)
-    archived.check()
+    archived.check(Selection())
+    with pytest.raises(ArchiveRefused, match="there is no partition 7"):
+        archived.check(Selection(until_offset={7: 1}))
     del archived.entries[1]
     with pytest.raises(ArchiveRefused, match=r"is not whole: epoch 1 is missing from the ledger\."):
-        archived.check()
+        archived.check(Selection())
