@@ -16,6 +16,7 @@ class Position(IntEnum):
     # The oldest record that is not in tiered storage, which this broker has none of.
     EARLIEST_LOCAL = -4
     LATEST_TIERED = -5
+    EARLIEST_PENDING_UPLOAD = -6
 
 
 class FoundOffset(NamedTuple):

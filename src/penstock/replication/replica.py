@@ -327,7 +327,7 @@ class Replica(GroupMember):
         match timestamp:
             case Position.LATEST:
                 return FoundOffset(end, -1, self.term)
-            case Position.LATEST_TIERED:
+            case Position.LATEST_TIERED | Position.EARLIEST_PENDING_UPLOAD:
                 return NOT_FOUND
             case Position.MAX_TIMESTAMP:
                 found = await self._keeper.look_up(lambda: log.offset_of_max_timestamp(end))

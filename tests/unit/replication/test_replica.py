@@ -353,7 +353,8 @@ def test_offsets_are_found_by_name_and_by_time(tmp_path: Path) -> None:
             assert await replica.list_offset(Position.LATEST) == (3, -1, term)
             assert await replica.list_offset(Position.EARLIEST) == (0, -1, term)
             assert await replica.list_offset(Position.EARLIEST_LOCAL) == (0, -1, term)
-            assert await replica.list_offset(Position.LATEST_TIERED) == (-1, -1, -1)
+            for nowhere in (Position.LATEST_TIERED, Position.EARLIEST_PENDING_UPLOAD):
+                assert await replica.list_offset(nowhere) == (-1, -1, -1)
             assert await replica.list_offset(Position.MAX_TIMESTAMP) == (1, START_MS + 30, term)
             assert await replica.list_offset(START_MS + 11) == (1, START_MS + 30, term)
             assert await replica.list_offset(START_MS + 31) == (-1, -1, -1)

@@ -411,9 +411,10 @@ def test_every_version_of_list_offsets(tmp_path: Path, version: int) -> None:
                 replica.append(batch(b"x", timestamp_ms=START_MS + number))
             await replica.committed()
             door = Door(node)
-            expected = {-1: 3, -2: 0, START_MS + 1: 1, START_MS + 9: -1, -3: 2, -4: 0, -5: -1}
-            first = {-3: 7, -4: 8, -5: 9}
-            for timestamp, offset in expected.items():
+            by_name = {-1: 3, -2: 0, -3: 2, -4: 0, -5: -1, -6: -1}
+            by_time = {START_MS + 1: 1, START_MS + 9: -1}
+            first = {-3: 7, -4: 8, -5: 9, -6: 11, -7: 99}
+            for timestamp, offset in {**by_name, **by_time, -7: None}.items():
                 asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
                 request = ListOffsetsRequest(
                     replica_id=-1, topics=[ListOffsetsTopic(name=TOPIC, partitions=[asked])]
@@ -423,7 +424,7 @@ def test_every_version_of_list_offsets(tmp_path: Path, version: int) -> None:
                 if version < first.get(timestamp, 0):
                     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
                 elif version == 0:
-                    assert answer.old_style_offsets == [offset if offset >= 0 else 3]
+                    assert answer.old_style_offsets == [3 if offset == -1 else offset]
                 else:
                     assert (answer.error_code, answer.offset) == (0, offset)
 

@@ -1,8 +1,9 @@
 """ListOffsets, versions 0 to 11: offsets at the ends of a partition, or by time.
 
 - Time -1 is the high watermark, -2 the log's start, -3 the record with the newest timestamp
-  (from version 7 on), -4 the start of what is on local disk (8), which is the log's start, and -5
-  the end of what is in tiered storage (9), of which there is none: -1.
+  (from version 7 on), -4 the start of what is on local disk (8), which is the log's start. -5, the
+  end of what is in tiered storage (9), and -6, the start of what is yet to go there (11), are -1:
+  there is no such storage.
 - A leader that has not committed anything in its term does not know the high watermark yet, and
   says so: OFFSET_NOT_AVAILABLE, before version 5 LEADER_NOT_AVAILABLE (KIP-207).
 - Version 0 answers with a list of offsets before a time, as old clients expect it.
@@ -32,6 +33,7 @@ _FIRST_VERSIONS = {
     Position.MAX_TIMESTAMP: 7,
     Position.EARLIEST_LOCAL: 8,
     Position.LATEST_TIERED: 9,
+    Position.EARLIEST_PENDING_UPLOAD: 11,
 }
 
 
