@@ -8,14 +8,22 @@ from penstock.raft.ready import Ready
 
 
 class ConfirmedReads:
-    __slots__ = ("_waiting",)
+    __slots__ = ("_asked", "_waiting")
 
     def __init__(self) -> None:
+        self._asked: set[asyncio.Future[None]] = set()
         # A majority confirmed these; each waits until its index is applied.
         self._waiting: list[tuple[LogIndex, asyncio.Future[None]]] = []
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
+
+    def ask(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
+        """To be given to the core; whoever gives it up cancels it."""
+        done: asyncio.Future[None] = loop.create_future()
+        self._asked.add(done)
+        done.add_done_callback(self._asked.discard)
+        return done
 
     def note(self, ready: Ready, refused: Refused) -> None:
         """What the core says about the reads it was asked for, which are futures."""
@@ -37,7 +45,8 @@ class ConfirmedReads:
         self._waiting = waiting
 
     def refuse(self, refused: Refused) -> None:
-        for _, done in self._waiting:
+        """All of them, also those of which the core will say nothing any more."""
+        for done in self._asked:
             if not done.done():
                 done.set_exception(refused)
         self._waiting = []

@@ -573,9 +573,9 @@ class GroupMember(ABC):
     async def confirm(self) -> None:
         """Returns once it is sure that this replica leads now; raises Refused if it does not."""
         self.check_leader()
-        done: asyncio.Future[None] = self._loop.create_future()
-        refusal = self._node.read(done)
-        if refusal is not None:
+        done = self._reads.ask(self._loop)
+        if self._node.read(done) is not None:
+            done.cancel()
             raise self._not_leader()
         self._consensus.touch()
         await done

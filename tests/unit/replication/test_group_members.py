@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.model.errors import Refused
+from penstock.model.errors import Refused, StorageDamaged
 from penstock.model.ids import BrokerId
 from penstock.model.topic_config import TopicConfig
 
@@ -233,5 +233,23 @@ def test_a_read_is_confirmed_by_a_majority_or_refused(tmp_path: Path) -> None:
             with pytest.raises(Refused):
                 await group.replica(1).confirm()
             await asyncio.sleep(0)
+
+    run(scenario)
+
+
+def test_who_waits_to_hear_that_a_replica_leads_hears_that_it_stopped(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with group_of(tmp_path, 1, 2, 3) as group:
+            leader = await group.leader()
+            group.network.isolate(leader.id.node)
+            waiting = asyncio.ensure_future(leader.confirm())
+            await asyncio.sleep(0)
+            leader.stop(StorageDamaged("log", 7, "a bit was flipped"))
+            # Not after some time-out, but in this very turn.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert waiting.done()
+            with pytest.raises(Refused, match="a bit was flipped"):
+                await waiting
 
     run(scenario)
