@@ -326,14 +326,17 @@ class GroupMember(ABC):
             self._notify_leadership()
 
     def _settle_acks(self) -> None:
-        index = self._applied_index
+        self._acks.stored(self._node.stable_index)
+        self._backlog.remove(self._acks.committed(self._acknowledged_index()))
+
+    def _acknowledged_index(self) -> LogIndex:
+        """Up to here everything is committed, and held by as many voters as the topic asks for."""
         wanted = self.config.min_insync_replicas
         voters = len(self._node.membership.voters)
-        if wanted > voters // 2 + 1:
-            held = held_by(min(wanted, voters), self._node.stable_index, self._node.replicas())
-            index = LogIndex(min(index, held))
-        self._acks.stored(self._node.stable_index)
-        self._backlog.remove(self._acks.committed(LogIndex(index)))
+        if wanted <= voters // 2 + 1:
+            return self._applied_index
+        held = held_by(min(wanted, voters), self._node.stable_index, self._node.replicas())
+        return LogIndex(min(self._applied_index, held))
 
     def news(self, leadership: Leadership | None) -> None:
         self._note_membership()

@@ -109,6 +109,8 @@ class Replica(GroupMember):
         if self._has_log:
             self._log.config = config
             self._writer.syncs_before_ack = config.flush_policy is FlushPolicy.BEFORE_ACK
+            # Fewer copies may be enough now for those who wait.
+            self._consensus.touch()
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Refuses a client whose metadata is older or newer than this leadership (KIP-320)."""
@@ -224,15 +226,21 @@ class Replica(GroupMember):
     def _answer_duplicate(self, first: ProducerBatch) -> Appended:
         """The first answer was lost; the second one waits for the same as the first did."""
         done = stored = None
-        if first.last_offset >= self.high_watermark:
-            # None waits if another leader took it: then for all that was here when we took over.
+        is_stored = first.last_offset < self.high_watermark
+        if not (is_stored and self._is_acknowledged(first.last_offset)):
+            # Nobody waits for it here if another leader took it, or if it was refused after its
+            # append: then this answer waits for all that is here now.
             pending = self._acks.find(first.last_offset) or self._acks.join(
                 self._node.last_index, self.log_end_offset, 0
             )
-            done, stored = pending.done, pending.stored
+            done, stored = pending.done, None if is_stored else pending.stored
         append_time_ms = first.timestamp_ms if self._admission.stamps_append_time else -1
         start = self._log.start_offset
         return Appended(first.base_offset, append_time_ms, start, done, stored)
+
+    def _is_acknowledged(self, offset: int) -> bool:
+        """Whether a committed record is held by as many voters as the topic asks for now."""
+        return self._log.index_before(Offset(offset + 1)) <= self._acknowledged_index()
 
     def _put(self, batch: Batch, header: BatchHeader, now_ms: int) -> Pending:
         base_offset = self.log_end_offset

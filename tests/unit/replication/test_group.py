@@ -184,6 +184,78 @@ def test_more_copies_than_a_majority_delay_the_acknowledgement(tmp_path: Path) -
     run(scenario)
 
 
+def idempotent(value: bytes) -> bytes:
+    return batch(value, producer_id=7, epoch=0, sequence=0)
+
+
+def test_a_retry_waits_for_as_many_copies_as_the_first_attempt(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        config = TopicConfig(min_insync_replicas=3)
+        async with group_of(tmp_path, 1, 2, 3, config=config) as group:
+            leader = await group.leader()
+            group.network.isolate(3)
+            first = leader.append(idempotent(b"a"))
+            await until(lambda: leader.high_watermark == 1)
+            retry = leader.append(idempotent(b"a"))
+            assert retry.base_offset == first.base_offset
+            assert retry.stored is None
+            assert first.done is not None
+            assert retry.done is not None
+            assert not retry.done.is_settled
+            group.network.heal()
+            await retry.done
+            assert group.replica(3).log_end_offset == 1
+            # Now all three hold it, and nothing is left to wait for.
+            assert leader.append(idempotent(b"a")).done is None
+
+    run(scenario)
+
+
+def test_a_retry_after_a_failover_waits_for_the_copies_as_well(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        config = TopicConfig(min_insync_replicas=3)
+        async with group_of(tmp_path, 1, 2, 3, config=config) as group:
+            old = await group.leader()
+            group.network.isolate(3)
+            old.append(idempotent(b"a"))
+            await until(lambda: group.replica(2).high_watermark == 1)
+            await group.crash(1)
+            group.network.heal()
+            # Node 3 lacks the record, so node 2 takes over; it is cut off again at once.
+            await until(lambda: group.replica(2).is_settled)
+            leader = group.replica(2)
+            group.network.isolate(3)
+            retry = leader.append(idempotent(b"a"))
+            assert retry.done is not None
+            await asyncio.sleep(0.05)
+            assert not retry.done.is_settled
+            await group.open(group.start_node(1))
+            group.network.heal()
+            await retry.done
+            assert [replica.log_end_offset for replica in group.replicas] == [1, 1, 1]
+
+    run(scenario)
+
+
+def test_a_retry_obeys_a_setting_that_was_raised_meanwhile(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with group_of(tmp_path, 1, 2, 3) as group:
+            leader = await group.leader()
+            group.network.isolate(3)
+            leader.append(idempotent(b"a"))
+            await leader.committed()
+            assert leader.append(idempotent(b"a")).done is None
+            leader.set_config(TopicConfig(min_insync_replicas=3))
+            retry = leader.append(idempotent(b"a"))
+            assert retry.done is not None
+            assert not retry.done.is_settled
+            # Lowered again, the same wait is over.
+            leader.set_config(TopicConfig(min_insync_replicas=2))
+            await retry.done
+
+    run(scenario)
+
+
 @pytest.mark.parametrize(("nodes", "counted"), [((1,), 10), ((1, 2, 3), 100)])
 def test_a_leader_that_is_alone_is_rarely_woken(
     nodes: tuple[int, ...], counted: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
