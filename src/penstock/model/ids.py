@@ -52,3 +52,20 @@ class ReplicaId(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.node}/{self.directory}"
+
+
+class LogEnd(NamedTuple):
+    """Where a Raft log ends: the later term first, then the higher index (Raft, section 5.4.1)."""
+
+    term: int = 0
+    index: int = 0  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+
+    def __str__(self) -> str:
+        if self == UNKNOWN_END:
+            return "a place that nobody knows"
+        return f"index {self.index} of term {self.term}"
+
+
+NO_END = LogEnd()
+# Of a log that lost its end without a trace: no other log is known to reach as far.
+UNKNOWN_END = LogEnd(2**62, 2**62)

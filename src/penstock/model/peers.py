@@ -6,7 +6,7 @@ from penstock.model.endpoint import Endpoint
 from penstock.model.ids import BrokerId, DirectoryId
 
 # Nodes talk to each other only in the same version of the peer protocol.
-PEER_VERSION = 1
+PEER_VERSION = 2
 # A node that belongs to no cluster yet.
 NO_CLUSTER = ""
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Hashable
 
-from penstock.model.ids import LogIndex, ReplicaId, Term
+from penstock.model.ids import NO_END, LogEnd, LogIndex, ReplicaId, Term
 from penstock.raft.entries import Entry, EntryKind, HardState, Snapshot
 from penstock.raft.log_view import RaftLog
 from penstock.raft.membership import Membership, MembershipHistory, MembershipStep
 from penstock.raft.messages import Message
 from penstock.raft.outbox import Outbox
+from penstock.raft.quorum import Stuck
 from penstock.raft.ready import ReadState
 from penstock.raft.settings import RaftSettings
 
@@ -22,6 +23,7 @@ MEMBERSHIP = EntryKind.MEMBERSHIP
 
 class Core:
     __slots__ = (
+        "accepted_end",
         "commit_index",
         "hard_state",
         "has_news",
@@ -29,12 +31,14 @@ class Core:
         "id",
         "leader",
         "log",
+        "lost_end",
         "memberships",
         "outbox",
         "random_below",
         "reads",
         "reads_refused",
         "settings",
+        "stuck",
     )
 
     def __init__(
@@ -48,6 +52,8 @@ class Core:
         commit_index: LogIndex,
         random_below: RandomBelow,
         has_room: HasRoom,
+        lost_end: LogEnd = NO_END,
+        accepted_end: LogEnd = NO_END,
     ) -> None:
         self.id = replica
         self.settings = settings
@@ -62,6 +68,12 @@ class Core:
         self.commit_index = commit_index
         memberships.commit(commit_index)
         self.leader: ReplicaId | None = None
+        # Where the log ended before it lost its tail, until it has everything again; and what an
+        # operator gave up of that.
+        self.lost_end = lost_end
+        self.accepted_end = accepted_end
+        # Why nobody can lead, as the last round of voting showed.
+        self.stuck: Stuck | None = None
         self.random_below = random_below
         self.has_room = has_room
         # Whether role, leader, term or membership changed, or reads were settled, since the last
@@ -73,6 +85,19 @@ class Core:
     @property
     def term(self) -> Term:
         return self.hard_state.term
+
+    @property
+    def log_end(self) -> LogEnd:
+        return LogEnd(self.log.last_term, self.log.last_index)
+
+    @property
+    def is_in_doubt(self) -> bool:
+        return self.lost_end != NO_END
+
+    def covers(self, end: LogEnd, accepted_end: LogEnd) -> bool:
+        """Whether a log that ends there holds all that this replica ever acknowledged, but for
+        what an operator gave up."""
+        return end >= self.log_end and max(end, accepted_end) >= self.lost_end
 
     def take_reads(self) -> list[ReadState]:
         taken, self.reads = self.reads, []

@@ -6,7 +6,7 @@ promises something leaves the sender only once what it promises is durable there
 
 from typing import NamedTuple
 
-from penstock.model.ids import LogIndex, ReplicaId, Term
+from penstock.model.ids import NO_END, LogEnd, LogIndex, ReplicaId, Term
 from penstock.raft.entries import Entry, Snapshot
 
 
@@ -25,6 +25,8 @@ class VoteRequest(NamedTuple):
     pre: bool
     # The leader asked the sender to take over, so hearing from a leader is no reason to refuse.
     transfer: bool
+    # An operator gave up everything up to here that no copy has any more.
+    accepted_end: LogEnd = NO_END
 
 
 class VoteResponse(NamedTuple):
@@ -34,6 +36,10 @@ class VoteResponse(NamedTuple):
     term: Term
     pre: bool
     granted: bool
+    # Where the sender's log ends, and where it ended before it lost its tail, if it did: then its
+    # vote counts only together with those of all other voters.
+    log_end: LogEnd = NO_END
+    lost_end: LogEnd = NO_END
 
 
 class AppendRequest(NamedTuple):

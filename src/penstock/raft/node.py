@@ -8,7 +8,7 @@ one after the other without waiting; whatever depends on them leaves the core on
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple, Never
 
-from penstock.model.ids import BrokerId, LogIndex, ReplicaId, Term
+from penstock.model.ids import NO_END, BrokerId, LogEnd, LogIndex, ReplicaId, Term
 from penstock.raft.core import Core, HasRoom, RandomBelow
 from penstock.raft.entries import NO_INDEX, EntryKind, HardState, Snapshot
 from penstock.raft.follower import Follower
@@ -31,6 +31,7 @@ from penstock.raft.messages import (
     VoteResponse,
 )
 from penstock.raft.progress import ProgressState
+from penstock.raft.quorum import Stuck
 from penstock.raft.ready import Leadership, ReadState, Ready, Refusal, Role, Write
 from penstock.raft.roles import Roles
 from penstock.raft.settings import RaftSettings
@@ -74,8 +75,13 @@ class RaftNode:
         random_below: RandomBelow,
         commit_index: LogIndex = NO_INDEX,
         has_room: HasRoom = lambda _: True,
+        lost_end: LogEnd = NO_END,
+        accepted_end: LogEnd = NO_END,
     ) -> None:
         """`memberships`: the newest committed one and all after it; older ones do no harm.
+
+        `lost_end`: where the log ended before it lost its tail; `accepted_end`: what an operator
+        gave up of what is missing everywhere.
 
         A follower that `has_room` says no of is sent no entries; once there is room, an answer to
         a heartbeat is soon enough.
@@ -89,6 +95,8 @@ class RaftNode:
             commit_index=LogIndex(max(commit_index, log.first_index - 1)),
             random_below=random_below,
             has_room=has_room,
+            lost_end=lost_end,
+            accepted_end=accepted_end,
         )
         self._follower = Follower(self._core)
         self._roles = Roles(self._core)
@@ -133,6 +141,15 @@ class RaftNode:
     def stable_index(self) -> LogIndex:
         """Everything up to here is durable on this replica."""
         return self._core.log.stable_index
+
+    @property
+    def stuck(self) -> Stuck | None:
+        """Why nobody may lead, if the last round of voting showed that nobody may."""
+        return self._core.stuck
+
+    def is_whole_again(self) -> None:
+        """The log has everything again that it lost, or nobody else can have it."""
+        self._core.lost_end = self._core.accepted_end = NO_END
 
     @property
     def has_work(self) -> bool:

@@ -7,9 +7,13 @@ CANDIDATE -- a quorum voted, its own vote durable --> LEADER
 PRE_CANDIDATE, CANDIDATE -- time-out --> PRE_CANDIDATE; refused by a quorum --> FOLLOWER
 LEADER -- no quorum answers, it removed itself, or its host wants it --> FOLLOWER
 any -- a higher term, or a leader of its own term --> FOLLOWER
+
+A replica that lost the tail of its log is in doubt. It asks for pre-votes like the others, if only
+to learn whether anybody can lead, but stands only if its log reaches again as far as it once did,
+and wins only with the votes of all.
 """
 
-from penstock.model.ids import BrokerId, ReplicaId, Term
+from penstock.model.ids import BrokerId, LogEnd, ReplicaId, Term
 from penstock.raft.core import Core
 from penstock.raft.entries import HardState
 from penstock.raft.leader import Leader
@@ -25,7 +29,7 @@ from penstock.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from penstock.raft.quorum import Outcome, VoteTally
+from penstock.raft.quorum import Ballot, Outcome, VoteTally
 from penstock.raft.ready import Role
 
 FromLeader = AppendRequest | Heartbeat | CommitNotice | InstallSnapshot
@@ -163,14 +167,18 @@ class Roles:
 
     def is_fresh_enough(self, message: VoteRequest) -> bool:
         """Whoever holds every committed entry has a log at least as fresh as a quorum's."""
-        log = self._core.log
-        return (message.last_term, message.last_index) >= (log.last_term, log.last_index)
+        end = LogEnd(message.last_term, message.last_index)
+        return self._core.covers(end, message.accepted_end)
 
     def _answer_vote(self, request: VoteRequest, granted: bool) -> None:
         core = self._core
         term = request.term if request.pre and granted else core.term
-        core.promise_term(VoteResponse(core.id, request.sender, term, request.pre, granted))
+        core.promise_term(self._vote(request.sender, term, request.pre, granted))
         self.introduce_to(request.sender)
+
+    def _vote(self, to: ReplicaId, term: Term, pre: bool, granted: bool) -> VoteResponse:
+        core = self._core
+        return VoteResponse(core.id, to, term, pre, granted, core.log_end, core.lost_end)
 
     def on_vote_response(self, message: VoteResponse) -> None:
         expected = Role.PRE_CANDIDATE if message.pre else Role.CANDIDATE
@@ -178,22 +186,33 @@ class Roles:
             return
         if message.pre and message.granted and message.term != self._core.term + 1:
             return
-        self._tally.record(message.sender, message.granted)
+        ballot = Ballot(message.granted, message.log_end, message.lost_end)
+        self._tally.record(message.sender, ballot)
         self._settle_election()
 
     def _settle_election(self) -> None:
-        assert self._tally is not None
-        outcome = self._tally.outcome()
-        if outcome is Outcome.LOST:
-            self.become_follower(self._core.term, None)
+        core, tally = self._core, self._tally
+        assert tally is not None
+        outcome = tally.outcome()
+        if outcome is Outcome.LOST or (outcome is Outcome.WON and not self._may_stand()):
+            stuck = tally.stuck(core.accepted_end)
+            self.become_follower(core.term, None)
+            core.stuck = stuck
         elif outcome is Outcome.WON and self.role is Role.PRE_CANDIDATE:
             self._become_candidate(transfer=False)
         elif outcome is Outcome.WON:
             self._become_leader()
 
+    def _may_stand(self) -> bool:
+        core = self._core
+        return core.covers(core.log_end, core.accepted_end)
+
     def on_timeout_now(self, message: TimeoutNow) -> None:
-        if message.sender == self._core.leader and self._core.memberships.may_campaign(
-            self._core.id
+        core = self._core
+        if (
+            message.sender == core.leader
+            and not core.is_in_doubt
+            and core.memberships.may_campaign(core.id)
         ):
             self._become_candidate(transfer=True)
 
@@ -219,7 +238,7 @@ class Roles:
         self._enter(Role.PRE_CANDIDATE, None, tally)
         self._restart_timer()
         self._ask_for_votes(Term(core.term + 1), pre=True, transfer=False)
-        tally.record(core.id, granted=True)
+        tally.record(core.id, Ballot(self._may_stand(), core.log_end, core.lost_end))
         self._settle_election()
 
     def _become_candidate(self, *, transfer: bool) -> None:
@@ -229,7 +248,7 @@ class Roles:
         self._restart_timer()
         self._ask_for_votes(core.term, pre=False, transfer=transfer)
         # The own vote counts like any other: once it is durable.
-        core.promise_term(VoteResponse(core.id, core.id, core.term, False, True))
+        core.promise_term(self._vote(core.id, core.term, False, True))
 
     def _become_leader(self) -> None:
         core = self._core
@@ -237,9 +256,12 @@ class Roles:
         self.leader = Leader(core)
 
     def _enter(self, role: Role, leader: ReplicaId | None, tally: VoteTally | None) -> None:
+        core = self._core
         self.role, self._tally = role, tally
-        self._core.leader = leader
-        self._core.has_news = True
+        core.leader = leader
+        if leader is not None:
+            core.stuck = None
+        core.has_news = True
 
     def _ask_for_votes(self, term: Term, *, pre: bool, transfer: bool) -> None:
         """A real campaign waits for its term to be durable: else a crash could make this replica
@@ -248,7 +270,14 @@ class Roles:
         log = core.log
         for voter in sorted(core.memberships.current.voters - {core.id}):
             request = VoteRequest(
-                core.id, voter, term, log.last_index, log.last_term, pre, transfer
+                core.id,
+                voter,
+                term,
+                log.last_index,
+                log.last_term,
+                pre,
+                transfer,
+                core.accepted_end,
             )
             core.promise_term(request)
 

@@ -122,6 +122,11 @@ class BatchHeader(NamedTuple):
         return (self.base_sequence + self.last_offset_delta) % SEQUENCE_MODULUS
 
 
+def peek_header(buffer: bytes | bytearray | memoryview) -> BatchHeader:
+    """The header that the bytes would be, checked for nothing; they must be enough."""
+    return BatchHeader._make(_HEADER.unpack_from(buffer))
+
+
 def parse_header(buffer: bytes | bytearray | memoryview, position: int = 0) -> BatchHeader:
     """The header at `position`; raises CorruptBatch if no batch can begin there."""
     try:

@@ -67,6 +67,15 @@ def parse_own(batch: bytes | bytearray | memoryview) -> OwnContent:
     return found
 
 
+def peek_own(batch: bytes) -> tuple[int, int]:
+    """Index and term as the content says, whatever the header says; CorruptBatch if it is short."""
+    try:
+        _, index, term = _CONTENT.unpack_from(batch, HEADER_SIZE)
+    except struct.error:
+        raise CorruptBatch("Raft's own entry has no content") from None
+    return index, term
+
+
 def build_gap(*, offset: int, span: int, term: int) -> bytes:
     assert 0 < span <= GAP_SPAN_MAX
     return seal(_empty(offset, span - 1, term, 0), b"")

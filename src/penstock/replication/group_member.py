@@ -23,7 +23,7 @@ from penstock.model.ids import (
 )
 from penstock.model.topic_config import FlushPolicy, TopicConfig
 from penstock.raft.membership import Membership
-from penstock.raft.messages import Message
+from penstock.raft.messages import Message, TimeoutNow, VoteRequest
 from penstock.raft.node import RaftNode
 from penstock.raft.ready import Leadership, Ready, Role
 from penstock.records.batch import parse_header
@@ -51,7 +51,7 @@ from penstock.replication.refill import Refill
 from penstock.replication.replica_parts import ReplicaParts
 from penstock.replication.watches import Watch, Watches
 from penstock.replication.writer import Writer
-from penstock.storage.log import EntriesGone, Log
+from penstock.storage.log import Log
 
 logger = logging.getLogger(__name__)
 
@@ -111,6 +111,7 @@ class GroupMember(ABC):
     _keeper: LogKeeper
     _consensus: Consensus
     _members: MembershipKeeper
+    _refill: Refill
 
     def __init__(
         self,
@@ -151,7 +152,6 @@ class GroupMember(ABC):
         self._applied_index = self._office_index = LogIndex(0)
         self._installed_offset = Offset(0)
         self._ticks = self._eager_ticks = 0
-        self._refill = Refill()
 
     def _attach(self, opened: OpenedLog) -> None:
         """The group is joined: from here on the replica votes, follows and leads."""
@@ -166,13 +166,12 @@ class GroupMember(ABC):
         self.high_watermark = offsets.after(commit_index)
         self.log_end_offset = log.end_offset
         self._ledger.settle(self.high_watermark)
+        self.is_returning = opened.is_returning
         self._make_parts(log, offsets, stored)
         self._note_membership()
         note_log_starts(self._starts, log, commit_index)
         if self._starts.committed > log.start_offset:
             self._keeper.delete_soon(self._starts.committed)
-        self.is_returning = opened.is_returning
-        self._refill.is_due = log.has_lost or opened.is_returning
         if opened.leads_first:
             self._eager_ticks = EAGER_TICKS_MAX
         if (opened.leads_first or self._is_sole_voter) and not self._refill.is_due:
@@ -208,6 +207,7 @@ class GroupMember(ABC):
             loop=self._loop,
         )
         self._members = MembershipKeeper(self._node, self._in_sync)
+        self._refill = Refill(log, self._node, self._keeper, is_returning=self.is_returning)
 
     @abstractmethod
     def stop(self, error: Exception) -> None:
@@ -267,6 +267,8 @@ class GroupMember(ABC):
             raise self._not_leader()
 
     def _not_leader(self) -> Refused:
+        if self._refill.stuck:
+            return Refused(Reason.STORAGE_ERROR, self._refill.stuck)
         failure = self._writer.failure
         if failure is not None:
             return Refused(Reason.STORAGE_ERROR, f"{self.partition} can't be written: {failure}")
@@ -319,11 +321,11 @@ class GroupMember(ABC):
             self._consensus.let_go(self._node.replicas())
         if self._reads:
             self._reads.settle(self._applied_index)
-        if self._refill.is_due and self._is_refilled():
-            self._end_refill()
         if self.is_leader and not self.is_settled and self._applied_index >= self._office_index:
             self.is_settled = True
             self._notify_leadership()
+        if self._refill.is_due and self._is_refilled():
+            self._end_refill()
 
     def _settle_acks(self) -> None:
         self._acks.stored(self._node.stable_index)
@@ -340,6 +342,7 @@ class GroupMember(ABC):
 
     def news(self, leadership: Leadership | None) -> None:
         self._note_membership()
+        self._refill.note_stuck(self.partition, self._node.stuck)
         if leadership is not None:
             self._change_leadership(leadership)
         self._members.refresh()
@@ -428,20 +431,20 @@ class GroupMember(ABC):
 
     def step(self, message: Message) -> None:
         """Takes a message of another replica; raises PeerFault for what none should send."""
-        if self._refusal is None and not (self._refill.is_due and self._refill.ignores(message)):
-            self._consensus.step(message)
+        if self._refusal is not None:
+            return
+        if self._refill.is_due:
+            self._refill.note(message)
+            if self.is_returning and isinstance(message, (VoteRequest, TimeoutNow)):
+                return
+        self._consensus.step(message)
 
     def _is_refilled(self) -> bool:
-        try:
-            applied_term = self._log.term_at(self._applied_index)
-        except EntriesGone:
-            # A snapshot replaced the log, and is not known to be durable yet.
-            return False
-        return self._refill.ends(self._applied_index, applied_term, self.term)
+        # One that leads got all votes: nobody has more, or an operator gave up what is missing.
+        return self.is_settled or self._refill.ends(self._applied_index, self.term)
 
     def _end_refill(self) -> None:
-        self._refill.is_due = False
-        self._keeper.mark_refilled_soon()
+        self._refill.end()
         if self.is_returning:
             self.is_returning = False
             self._parts.hard_states.mark(self.key, is_gone=False)
@@ -461,12 +464,13 @@ class GroupMember(ABC):
             self._consensus.touch()
 
     def tick(self) -> None:
-        # Whoever can't write, or is being refilled, does not stand for election.
+        # Whoever can't write does not stand for election, nor one that came back.
         if self._refusal is not None or self._writer.failure:
             return
         if self._refill.is_due:
             self._wait_to_be_refilled()
-            return
+            if self.is_returning or self._is_sole_voter:
+                return
         self._ticks += 1
         if self._is_idle_alone():
             return
@@ -536,7 +540,7 @@ class GroupMember(ABC):
 
     def leader_lost(self, node: BrokerId) -> None:
         """The process of that node is gone."""
-        if self._refusal is not None or self._refill.is_due:
+        if self._refusal is not None:
             return
         self._node.leader_lost(node, turn=self.key.partition)
         self._consensus.ticked()

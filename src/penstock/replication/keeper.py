@@ -17,7 +17,7 @@ from penstock.model.errors import Reason, Refused, StorageDamaged
 from penstock.model.ids import Offset
 from penstock.replication.writer import Checkpointer, Writer
 from penstock.storage.file_system import FileSystem, SyncFailed
-from penstock.storage.log import Log
+from penstock.storage.log import Doubt, Log
 
 logger = logging.getLogger(__name__)
 
@@ -77,9 +77,9 @@ class LogKeeper:
         """As `delete_before`, without anyone waiting; `tidy` tries again what fails."""
         self._track(self._grudgingly(self.delete_before(offset)))
 
-    def mark_refilled_soon(self) -> None:
-        """What a repair took out is there again."""
-        self._track(self._grudgingly(self._exclusively(lambda _: self._log.mark_refilled())))
+    def set_doubt_soon(self, doubt: Doubt) -> None:
+        """Notes what the log may lack, or that it lacks nothing any more."""
+        self._track(self._grudgingly(self._exclusively(lambda _: self._log.set_doubt(doubt))))
 
     async def _grudgingly(self, work: Awaitable[None]) -> None:
         try:

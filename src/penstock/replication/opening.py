@@ -49,6 +49,8 @@ def make_node(opened: OpenedLog, parts: ReplicaParts, stored: StoredLog) -> Raft
         random_below=parts.random_below,
         commit_index=committed_index(log),
         has_room=parts.outbound.has_room,
+        lost_end=log.doubt.lost,
+        accepted_end=log.doubt.accepted,
     )
 
 

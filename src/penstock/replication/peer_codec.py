@@ -10,7 +10,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from penstock.model.ids import LogIndex, ReplicaId, Term
+from penstock.model.ids import LogEnd, LogIndex, ReplicaId, Term
 from penstock.net.peer_buffer import LARGE_FRAME_BYTES_MIN
 from penstock.raft.entries import Entry, EntryKind, Snapshot
 from penstock.raft.membership import Membership
@@ -48,8 +48,8 @@ _ONE: Final = Struct(">Q")
 _TWO: Final = Struct(">QQ")
 _THREE: Final = Struct(">QQQ")
 _FOUR: Final = Struct(">QQQQ")
-_VOTE: Final = Struct(">QQQB")
-_VOTE_ANSWER: Final = Struct(">QB")
+_VOTE: Final = Struct(">QQQQQB")
+_VOTE_ANSWER: Final = Struct(">QQQQQB")
 _APPEND: Final = Struct(">QQQQ")
 # Kind, term, last index, span; then the length of the payload, and the payload.
 _ENTRY: Final = Struct(">bQQQ")
@@ -82,11 +82,15 @@ def read_message(kind: int, reader: FrameReader, sender: ReplicaId, to: ReplicaI
 
 def _write_vote_request(writer: FrameWriter, message: VoteRequest) -> None:
     flags = (_PRE if message.pre else 0) | (_TRANSFER if message.transfer else 0)
-    writer.write(_VOTE.pack(message.term, message.last_index, message.last_term, flags))
+    writer.write(
+        _VOTE.pack(
+            message.term, message.last_index, message.last_term, *message.accepted_end, flags
+        )
+    )
 
 
 def _read_vote_request(reader: FrameReader, sender: ReplicaId, to: ReplicaId) -> VoteRequest:
-    term, last_index, last_term, flags = reader.unpack(_VOTE)
+    term, last_index, last_term, accepted_term, accepted_index, flags = reader.unpack(_VOTE)
     return VoteRequest(
         sender,
         to,
@@ -95,17 +99,26 @@ def _read_vote_request(reader: FrameReader, sender: ReplicaId, to: ReplicaId) ->
         Term(last_term),
         bool(flags & _PRE),
         bool(flags & _TRANSFER),
+        LogEnd(accepted_term, accepted_index),
     )
 
 
 def _write_vote_response(writer: FrameWriter, message: VoteResponse) -> None:
     flags = (_PRE if message.pre else 0) | (_GRANTED if message.granted else 0)
-    writer.write(_VOTE_ANSWER.pack(message.term, flags))
+    writer.write(_VOTE_ANSWER.pack(message.term, *message.log_end, *message.lost_end, flags))
 
 
 def _read_vote_response(reader: FrameReader, sender: ReplicaId, to: ReplicaId) -> VoteResponse:
-    term, flags = reader.unpack(_VOTE_ANSWER)
-    return VoteResponse(sender, to, Term(term), bool(flags & _PRE), bool(flags & _GRANTED))
+    term, end_term, end_index, lost_term, lost_index, flags = reader.unpack(_VOTE_ANSWER)
+    return VoteResponse(
+        sender,
+        to,
+        Term(term),
+        bool(flags & _PRE),
+        bool(flags & _GRANTED),
+        LogEnd(end_term, end_index),
+        LogEnd(lost_term, lost_index),
+    )
 
 
 # Appends

@@ -29,7 +29,7 @@ from penstock.raft.settings import RaftSettings
 from penstock.records.batch import BatchHeader
 from penstock.replication.batch_buffers import BatchBuffers
 from penstock.replication.cold_entries import FollowerReads
-from penstock.replication.entry_codec import encode_membership
+from penstock.replication.entry_codec import decode_membership, encode_membership
 from penstock.replication.hard_state_writer import NO_VOTE, HardStateWriter, stored
 from penstock.replication.opening import OpenedLog
 from penstock.replication.outbound import Outbound
@@ -320,6 +320,7 @@ class ReplicaStore:
             open_files=self._open_files,
             clock=self._clock,
             on_batch=on_batch,
+            is_shared=lambda membership: self._is_shared(place, membership),
         )
         ledger = ProducerLedger()
         ledger.restore(log.state)
@@ -327,6 +328,13 @@ class ReplicaStore:
         for header in newer:
             ledger.record(header, header.base_offset, opened_ms)
         return log, ledger
+
+    def _is_shared(self, place: _Place, membership: bytes) -> bool:
+        """Whether others hold copies of a log that ends with this membership."""
+        members = set(place.founders)
+        if membership:
+            members = set(decode_membership(membership, may_be_empty=True).members)
+        return bool(members - {self._own})
 
 
 def _waiting() -> tuple[asyncio.Future[None], Callable[[Exception | None], None]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock.model.errors import StorageDamaged
+from penstock.model.ids import NO_END, UNKNOWN_END, LogEnd
 from penstock.records.own_entries import OwnKind
 from penstock.storage.checksummed import unwrap, wrap
 from penstock.storage.file_system import FileSystem
@@ -20,6 +21,20 @@ from penstock.storage.segment import SegmentFacts
 _MAGIC = b"PNCP"
 _VERSION = 2
 _FACTS_LENGTH = struct.Struct(">I")
+
+
+class Doubt(NamedTuple):
+    """What a log may lack of what was committed; positions of the Raft log, not of a file."""
+
+    # Where the log ended before its tail was cut, until somebody has filled it in again.
+    lost: LogEnd = NO_END
+    # Where some voter's log ended, when all of them together could elect nobody.
+    needed: LogEnd = NO_END
+    # What an operator gave up of that.
+    accepted: LogEnd = NO_END
+
+
+NO_DOUBT = Doubt()
 
 
 class Checkpoint(NamedTuple):
@@ -36,8 +51,7 @@ class Checkpoint(NamedTuple):
     # The owner's state, opaque here, after it has applied everything before `state_offset`.
     state: bytes = b""
     state_offset: int = 0
-    # Whether a repair took out what may have been acknowledged, and nobody has filled it in yet.
-    has_lost: bool = False
+    doubt: Doubt = NO_DOUBT
 
     @property
     def flushed_offset(self) -> int:
@@ -49,7 +63,13 @@ class Checkpoint(NamedTuple):
 
     @property
     def flushed_index(self) -> int:
-        return OwnTable(self.base, self.own).last_index(self.flushed_offset)
+        return self.flushed_end.index
+
+    @property
+    def flushed_end(self) -> LogEnd:
+        """The flush mark as a place in the Raft log, which any file could carry."""
+        own = OwnTable(self.base, self.own)
+        return LogEnd(own.last_term, own.last_index(self.flushed_offset))
 
     def encode(self) -> bytes:
         facts = {
@@ -57,7 +77,7 @@ class Checkpoint(NamedTuple):
             "cleaned_offset": self.cleaned_offset,
             "sparse_below": self.sparse_below,
             "state_offset": self.state_offset,
-            "has_lost": self.has_lost,
+            "doubt": self.doubt,
             "base": (*self.base[:3], self.base.membership.hex(), self.base.membership_index),
             "own": [(*entry[:4], entry.payload.hex()) for entry in self.own],
             "segments": self.segments,
@@ -77,7 +97,7 @@ def decode_checkpoint(path: Path, data: bytes) -> Checkpoint:
             cleaned_offset=facts["cleaned_offset"],
             sparse_below=facts["sparse_below"],
             state_offset=facts["state_offset"],
-            has_lost=facts["has_lost"],
+            doubt=_doubt(facts),
             base=_base(facts["base"]),
             own=tuple(_own_entry(entry) for entry in facts["own"]),
             segments=tuple(SegmentFacts(*segment) for segment in facts["segments"]),
@@ -85,6 +105,13 @@ def decode_checkpoint(path: Path, data: bytes) -> Checkpoint:
         )
     except (struct.error, ValueError, KeyError, TypeError) as error:
         raise StorageDamaged(str(path), 0, f"the content makes no sense: {error}") from None
+
+
+def _doubt(facts: dict[str, Any]) -> Doubt:
+    if "doubt" in facts:
+        return Doubt(*(LogEnd(*end) for end in facts["doubt"]))
+    # Written before the end of a log was noted with its loss.
+    return Doubt(lost=UNKNOWN_END) if facts["has_lost"] else NO_DOUBT
 
 
 def _base(facts: list[Any]) -> LogBase:

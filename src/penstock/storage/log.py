@@ -21,7 +21,9 @@ from penstock.model.topic_config import TopicConfig
 from penstock.records.batch import BatchHeader
 from penstock.records.own_entries import build_gaps
 from penstock.storage.appender import Appender
+from penstock.storage.checkpoint import NO_DOUBT as NO_DOUBT
 from penstock.storage.checkpoint import Checkpoint
+from penstock.storage.checkpoint import Doubt as Doubt
 from penstock.storage.checkpointer import Checkpointer
 from penstock.storage.epochs import end_offset_for
 from penstock.storage.file_system import Bytes, FileSystem, SyncFailed
@@ -114,10 +116,13 @@ class Log:
         open_files: OpenFiles,
         clock: Clock,
         on_batch: Callable[[BatchHeader], None],
+        is_shared: Callable[[bytes], bool] = lambda _: False,
     ) -> "Log":
         """The log as it was; `on_batch` sees every batch from the checkpoint's state on.
 
-        A torn end is cut off; damage raises StorageDamaged with its file and position.
+        A torn end is cut off; damage raises StorageDamaged with its file and position, unless it
+        lies behind the flush mark and others can fill in what is cut: `is_shared` says so of the
+        newest membership (encoded). Then `doubt` says what is missing.
         """
         log = cls(
             recover(
@@ -127,6 +132,7 @@ class Log:
                 open_files=open_files,
                 clock=clock,
                 on_batch=on_batch,
+                is_shared=is_shared,
             )
         )
         if has_deleted_marks(directory, file_system):
@@ -179,9 +185,9 @@ class Log:
         return end_offset_for(self.epochs, term, self.end_offset)
 
     @property
-    def has_lost(self) -> bool:
-        """Whether a repair took out what this replica may have acknowledged."""
-        return self._state.has_lost
+    def doubt(self) -> Doubt:
+        """What it may lack of what this replica acknowledged."""
+        return self._state.doubt
 
     # What Raft sees
 
@@ -345,10 +351,10 @@ class Log:
 
         reset_log(self._state, self._appender, self._checkpointer, base, state)
 
-    def mark_refilled(self) -> None:
-        """What a repair took out is there again, durably."""
+    def set_doubt(self, doubt: Doubt) -> None:
+        """Notes durably what the log may lack, or that it lacks nothing any more."""
         with self._state.lock:
-            self._state.has_lost = False
+            self._state.doubt = doubt
             self._checkpointer.save()
 
     # Reading

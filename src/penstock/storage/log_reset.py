@@ -45,7 +45,7 @@ def reset_log(
             sparse_below=base.offset,
             state=content,
             state_offset=base.offset,
-            has_lost=state.has_lost,
+            doubt=state.doubt,
         )
         decide_reset(state.directory, state.file_system, checkpoint)
         appender.start_over()

@@ -30,11 +30,11 @@ class LogState:
         "config",
         "cuts",
         "directory",
+        "doubt",
         "end_offset",
         "file_system",
         "flushed_base",
         "flushed_index",
-        "has_lost",
         "has_rolled",
         "last_index",
         "lock",
@@ -75,7 +75,7 @@ class LogState:
         self.start_offset = checkpoint.start_offset
         self.cleaned_offset = checkpoint.cleaned_offset
         self.sparse_below = checkpoint.sparse_below
-        self.has_lost = checkpoint.has_lost
+        self.doubt = checkpoint.doubt
         self.own = OwnTable(checkpoint.base, checkpoint.own)
         # The owner's state as the last checkpoint holds it.
         self.state = checkpoint.state
@@ -156,5 +156,5 @@ class LogState:
             sparse_below=self.sparse_below,
             state=self.state,
             state_offset=self.state_offset,
-            has_lost=self.has_lost,
+            doubt=self.doubt,
         )

@@ -52,10 +52,6 @@ class OwnChain:
             if entry.offset < end or (entry.offset == end and entry.index in seen)
         ]
 
-    def kept_up_to(self, end: int) -> list[OwnEntry]:
-        """All that a log can have that ends at offset `end`, also those whose bytes are lost."""
-        return [entry for entry in self.table.entries if entry.offset <= end]
-
 
 def guess_base(file_system: FileSystem, segments: Sequence[tuple[int, Path]]) -> LogBase:
     """What lies before a log whose checkpoint is lost, as far as its files tell.

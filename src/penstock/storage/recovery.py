@@ -1,23 +1,29 @@
 """Brings a log back after a stop of any kind.
 
 What the checkpoint names was on disk for good, so it is trusted, and what contradicts it is
-damage. What lies behind the flush mark is checked batch by batch: a bad end was torn by the crash
-and is cut off; a bad batch with a valid one behind it is damage.
+damage. What lies behind the flush mark is checked batch by batch. A write that the crash tore is
+cut off: nobody was promised it. Anything else that is bad there may have been acknowledged. If
+others hold copies, it is cut off too and the log is in doubt until they have filled it again; the
+only copy is cut if nothing valid follows, and stops for its operator if something does.
 """
 
-from collections.abc import Callable
+import errno
+import logging
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from penstock.model.clock import Clock
 from penstock.model.errors import StorageDamaged
 from penstock.model.topic_config import TopicConfig
 from penstock.records.batch import BatchHeader, CorruptBatch
+from penstock.storage.bad_tail import Place, Reached, is_torn, lost_end
 from penstock.storage.batch_reader import BadBatch, read_batches
 from penstock.storage.batch_search import find_valid_batch
 from penstock.storage.checkpoint import Checkpoint, read_checkpoint
 from penstock.storage.continuity import misfit
 from penstock.storage.file_system import TEMPORARY_SUFFIX, FileSystem
 from penstock.storage.layout import (
+    CHECKPOINT,
     CLEANED_SUFFIX,
     COMPACTION,
     DELETED_SUFFIX,
@@ -31,9 +37,14 @@ from penstock.storage.layout import (
 from penstock.storage.log_state import LogState
 from penstock.storage.open_files import OpenFiles
 from penstock.storage.own_table import OwnTable, read_own
+from penstock.storage.put_aside import copy_aside, move_aside
 from penstock.storage.segment import Segment, SegmentFacts
 
+logger = logging.getLogger(__name__)
+
 OnBatch = Callable[[BatchHeader], None]
+# Whether others hold copies of a log with this membership, which is encoded.
+IsShared = Callable[[bytes], bool]
 
 _DELETED_SEGMENT = SEGMENT_SUFFIX + DELETED_SUFFIX
 
@@ -46,6 +57,7 @@ def recover(
     open_files: OpenFiles,
     clock: Clock,
     on_batch: OnBatch,
+    is_shared: IsShared,
 ) -> LogState:
     """The log as it may be used; raises StorageDamaged, naming file and position, if it may not."""
     if file_system.exists(directory / RESET):
@@ -73,7 +85,7 @@ def recover(
         checkpoint=checkpoint,
     )
     younger = [base for base in found if base > _last_base(checkpoint)]
-    _Recovery(state, on_batch).run(younger)
+    _Recovery(state, checkpoint, on_batch, is_shared).run(younger)
     return state
 
 
@@ -159,20 +171,24 @@ def _check_listed(
 class _Recovery:
     """Walks what the owner's state has not seen, then what the checkpoint has not seen."""
 
-    def __init__(self, state: LogState, on_batch: OnBatch) -> None:
+    def __init__(
+        self, state: LogState, checkpoint: Checkpoint, on_batch: OnBatch, is_shared: IsShared
+    ) -> None:
         self._state = state
+        self._checkpoint = checkpoint
         self._on_batch = on_batch
+        self._is_shared = is_shared
 
-    def run(self, later: list[int]) -> None:
+    def run(self, younger: list[int]) -> None:
         self._replay()
-        sizes = {base: self._file_size(base) for base in later}
+        sizes = {base: self._file_size(base) for base in younger}
         self._drop_empty(sizes)
+        later = sorted(sizes)
         active = self._state.segments.active
-        on_disk = self._file_size(active.base_offset)
-        self._check_tail(active, on_disk, has_later=bool(sizes))
-        bases = sorted(sizes)
-        for number, base in enumerate(bases):
-            self._add_segment(base, sizes[base], has_later=number + 1 < len(bases))
+        is_whole = self._check_tail(active, self._file_size(active.base_offset), later)
+        while is_whole and later:
+            base = later.pop(0)
+            is_whole = self._add_segment(base, sizes[base], later)
         # A lost index of the active segment is rebuilt here, not under the first reader.
         self._state.segments.active.prepare()
         self._state.end_offset = self._state.segments.active.next_offset
@@ -213,35 +229,42 @@ class _Recovery:
                 if not header.is_own:
                     self._on_batch(header)
 
-    def _add_segment(self, base: int, size: int, *, has_later: bool) -> None:
-        """A segment that is younger than the checkpoint."""
+    def _add_segment(self, base: int, size: int, later: Sequence[int]) -> bool:
+        """A segment that is younger than the checkpoint; says whether those after it may follow."""
         state = self._state
         path = segment_path(state.directory, base)
         expected = state.segments.active.next_offset
         if base != expected:
             detail = f"the segment begins at offset {base}, the one before it ends at {expected}"
-            raise StorageDamaged(str(path), 0, detail)
+            damage = StorageDamaged(str(path), 0, detail)
+            self._stop_the_only_copy(damage)
+            self._lose(damage, expected, None, [base, *later])
+            return False
         segment = state.known_segment(SegmentFacts(base, base, created_ms=state.clock.now_ms()))
         segment.is_on_disk = True
-        self._check_tail(segment, size, has_later=has_later)
+        is_whole = self._check_tail(segment, size, later)
         state.segments = state.segments.plus([segment])
         state.has_rolled = True
+        return is_whole
 
-    def _check_tail(self, segment: Segment, end: int, *, has_later: bool) -> None:
-        """Takes over the batches behind the flush mark, and cuts what the crash tore."""
+    def _check_tail(self, segment: Segment, end: int, later: Sequence[int]) -> bool:
+        """Takes over the batches behind the flush mark, and cuts what is bad; says whether
+        later segments may follow."""
         if end <= segment.size:
-            return
+            return True
         segment.is_on_disk = True
+        is_whole = True
         try:
             for position, header, batch in read_batches(segment.file, segment.size, end):
                 self._take(segment, position, header, batch)
         except BadBatch as bad:
-            self._judge(segment, bad, end, has_later=has_later)
-            segment.file.truncate(bad.position)
+            is_whole = False
+            self._cut(segment, bad, end, later)
         # What is served from now on must not be lost by the next crash. The file may be one that a
         # process made and was killed before it had synced its name.
         segment.file.sync()
         self._state.file_system.sync_directory(self._state.directory)
+        return is_whole
 
     def _take(
         self, segment: Segment, position: int, header: BatchHeader, batch: memoryview
@@ -269,12 +292,88 @@ class _Recovery:
             raise BadBatch(position, detail)
         self._state.own = self._state.own.plus(entry)
 
-    def _judge(self, segment: Segment, bad: BadBatch, end: int, *, has_later: bool) -> None:
-        """Raises StorageDamaged unless nothing valid lies behind the bad batch."""
-        path = str(segment.file.path)
-        if has_later:
-            raise StorageDamaged(path, bad.position, f"{bad.detail}, and later segments follow")
-        valid = find_valid_batch(segment.file, bad.position + 1, end, segment.next_offset)
-        if valid is not None:
-            detail = f"{bad.detail}, and a valid batch follows at byte {valid}"
-            raise StorageDamaged(path, bad.position, detail)
+    # What is bad
+
+    def _cut(self, segment: Segment, bad: BadBatch, end: int, later: Sequence[int]) -> None:
+        """Ends the log before a bad batch, or raises StorageDamaged where an operator decides."""
+        place = Place(segment.file, bad.position, end)
+        offset = segment.next_offset
+        # A later segment is made only after the one before it is on disk.
+        if not later and is_torn(place, offset):
+            logger.warning(
+                "%s: cut off %d bytes at byte %d, from offset %d on, that a crash left half "
+                "written: %s",
+                segment.file.path,
+                end - bad.position,
+                bad.position,
+                offset,
+                bad.detail,
+            )
+        else:
+            valid = find_valid_batch(segment.file, bad.position + 1, end, offset)
+            detail = bad.detail
+            if later:
+                detail += ", and later segments follow"
+            elif valid is not None:
+                detail += f", and a valid batch follows at byte {valid}"
+            damage = StorageDamaged(str(segment.file.path), bad.position, detail)
+            if later or valid is not None:
+                self._stop_the_only_copy(damage)
+            self._lose(damage, offset, place, later)
+        segment.file.truncate(bad.position)
+
+    def _stop_the_only_copy(self, damage: StorageDamaged) -> None:
+        """Nobody else can bring back what would be cut off, and part of it can still be read."""
+        if not self._is_shared(self._state.own.memberships()[-1][1]):
+            raise damage
+
+    def _lose(
+        self, damage: StorageDamaged, offset: int, place: Place | None, later: Sequence[int]
+    ) -> None:
+        """Notes durably where the log ended, then puts the bad place and what follows aside."""
+        state = self._state
+        files = [state.file_system.open(segment_path(state.directory, base)) for base in later]
+        try:
+            places = [Place(file, 0, file.size()) for file in files]
+            size = sum(each.end - each.start for each in places)
+            if place is not None:
+                places.insert(0, place)
+                size += place.end - place.start
+            self._doubt(offset, places, starts_bad=place is not None)
+        finally:
+            for file in files:
+                file.close()
+        logger.error(
+            "%s; cut off %d bytes from there, which held entries from offset %d up to %s. They "
+            "may have been acknowledged, so this copy neither votes nor leads until others have "
+            "filled it again",
+            damage,
+            size,
+            offset,
+            state.doubt.lost,
+        )
+        if place is not None:
+            self._keep(Path(damage.path), place)
+        # From the end, so that a crash leaves no hole.
+        for base in reversed(later):
+            move_aside(segment_path(state.directory, base), state.file_system)
+        state.file_system.sync_directory(state.directory)
+
+    def _doubt(self, offset: int, places: Sequence[Place], *, starts_bad: bool) -> None:
+        state = self._state
+        reached = Reached(offset, state.own.last_index(offset), state.own.last_term)
+        found = lost_end(reached, places, starts_bad=starts_bad)
+        doubt = state.doubt._replace(lost=max(found, state.doubt.lost))
+        if doubt != self._checkpoint.doubt:
+            checkpoint = self._checkpoint._replace(doubt=doubt)
+            state.file_system.write_atomically(state.directory / CHECKPOINT, checkpoint.encode())
+        state.doubt = doubt
+
+    def _keep(self, path: Path, place: Place) -> None:
+        """A copy of what goes, for the operator; a full disk must not keep the log from opening."""
+        try:
+            copy_aside(path, place.start, place.end, self._state.file_system)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            logger.warning("%s: no room to keep a copy of what was cut off", path)

@@ -1,16 +1,17 @@
 """What an operator does about a damaged partition, while its node is stopped.
 
 `check` names all damage. `cut` ends the log before the first damage and puts everything after it
-aside; `excise` takes out only what is bad and leaves a gap in the offsets. Both keep the bytes
-that they take out, in files that end in `.cut`, and leave a log that opens. What went may have been
-acknowledged, so the log is marked: its replica must be filled by others before it votes.
+aside, in files that end in `.cut`. What went may have been acknowledged, so the log notes where it
+ended: its replica must be filled by others before it votes.
 """
 
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock.model.errors import StorageDamaged
-from penstock.storage.checkpoint import Checkpoint, read_checkpoint
+from penstock.model.ids import UNKNOWN_END, LogEnd
+from penstock.storage.bad_tail import Place, Reached, is_torn, lost_end
+from penstock.storage.checkpoint import NO_DOUBT, Checkpoint, Doubt, read_checkpoint
 from penstock.storage.compaction_swap import finish_swap
 from penstock.storage.file_system import FileSystem, RealFileSystem
 from penstock.storage.layout import (
@@ -25,12 +26,9 @@ from penstock.storage.layout import (
 from penstock.storage.log_reset import finish_reset
 from penstock.storage.own_chain import OwnChain, guess_base
 from penstock.storage.own_table import OwnEntry, OwnTable
+from penstock.storage.put_aside import copy_aside, move_aside
 from penstock.storage.segment import SegmentFacts
-from penstock.storage.segment_scan import Hole, SegmentScan, scan_segment
-
-CUT_SUFFIX = ".cut"
-
-_COPY_BYTES = 4 * 1024 * 1024
+from penstock.storage.segment_scan import SegmentScan, scan_segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,14 +140,23 @@ class Inspection:
 
     def _judge(self, scan: SegmentScan, facts: SegmentFacts | None, *, is_last: bool) -> None:
         mark = facts.size if facts is not None else 0
-        for hole in scan.holes:
-            is_torn_end = is_last and not hole.is_inside and hole.start >= mark
-            if not is_torn_end:
-                self._note(scan.path, hole.start, hole.detail)
+        # What a start would cut off as never promised is not damage, nor is what follows it.
+        is_torn_end = is_last and scan.holes and scan.holes[0].start >= mark and self._is_torn(scan)
+        for hole in scan.holes if not is_torn_end else ():
+            self._note(scan.path, hole.start, hole.detail)
         if scan.size < mark:
             scan.is_short = True
             detail = f"the segment has {scan.size} bytes instead of {mark}"
             self._note(scan.path, scan.size, detail)
+
+    def _is_torn(self, scan: SegmentScan) -> bool:
+        assert scan.facts_before_hole is not None
+        file = self.file_system.open(scan.path)
+        try:
+            place = Place(file, scan.holes[0].start, scan.size)
+            return is_torn(place, scan.facts_before_hole.next_offset)
+        finally:
+            file.close()
 
 
 def check(directory: Path, file_system: FileSystem | None = None) -> list[Damage]:
@@ -165,12 +172,53 @@ def cut(directory: Path, file_system: FileSystem | None = None) -> list[Damage]:
     return _Repair(inspection).cut()
 
 
-def excise(directory: Path, file_system: FileSystem | None = None) -> list[Damage]:
-    """Takes the damaged bytes alone out of the log; returns what was damaged and how much went."""
-    inspection = Inspection(directory, file_system or RealFileSystem())
-    if not inspection.damages:
-        return []
-    return _Repair(inspection).excise()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingTail:
+    """What keeps a copy from leading: another one once reached further."""
+
+    directory: Path
+    # Where this copy ends, for clients and for Raft.
+    end_offset: int
+    end: LogEnd
+    # Where the log of some voter once ended.
+    needed: LogEnd
+
+    @property
+    def entries_max(self) -> int | None:
+        """How many entries may be missing; None if nobody knows."""
+        if self.needed == UNKNOWN_END or self.needed.index <= self.end.index:
+            return None
+        return self.needed.index - self.end.index
+
+    def __str__(self) -> str:
+        count = self.entries_max
+        lost = "records whose number nobody knows" if count is None else f"up to {count} records"
+        return (
+            f"{self.directory} ends before offset {self.end_offset} ({self.end}), and the log of "
+            f"another voter once ended at {self.needed}: {lost} from offset {self.end_offset} on "
+            f"may have been acknowledged, and would be given up"
+        )
+
+
+def missing_tail(directory: Path, file_system: FileSystem | None = None) -> MissingTail | None:
+    """What all voters together lacked when this one ran last; None if it could go on."""
+    checkpoint = read_checkpoint(file_system or RealFileSystem(), directory)
+    if checkpoint.doubt.needed <= max(checkpoint.flushed_end, checkpoint.doubt.accepted):
+        return None
+    return MissingTail(
+        directory=directory,
+        end_offset=checkpoint.flushed_offset,
+        end=checkpoint.flushed_end,
+        needed=checkpoint.doubt.needed,
+    )
+
+
+def accept(directory: Path, end: LogEnd, file_system: FileSystem | None = None) -> None:
+    """This copy may lead although it lacks what lies before `end`, if no other has more of it."""
+    disk = file_system or RealFileSystem()
+    checkpoint = read_checkpoint(disk, directory)
+    doubt = checkpoint.doubt._replace(accepted=end)
+    disk.write_atomically(directory / CHECKPOINT, checkpoint._replace(doubt=doubt).encode())
 
 
 class _Repair:
@@ -191,12 +239,12 @@ class _Repair:
             seen = cutting.own_seen_before_hole
             start = cutting.holes[0].start
             lost += cutting.size - start
-            self._copy_aside(cutting.path, start, cutting.size)
+            copy_aside(cutting.path, start, cutting.size, self._disk)
         own = self._found.chain.kept_before(facts[-1].next_offset, seen) if facts else []
-        self._write_checkpoint(facts, own, sparse_below=0)
+        self._write_checkpoint(facts, own, self._doubt(cutting, rest))
         # From the end, so that an interrupted repair leaves no hole and can be repeated.
         for scan in reversed(rest):
-            self._disk.rename(scan.path, self._aside(scan.path))
+            move_aside(scan.path, self._disk)
         if cutting is not None:
             self._truncate(cutting.path, cutting.holes[0].start)
         self._finish()
@@ -212,23 +260,37 @@ class _Repair:
                 return scans[: number + 1], scans[number + 1 :]
         return scans, []
 
-    def excise(self) -> list[Damage]:
-        lost = 0
-        for scan in self._found.scans:
-            for hole in scan.holes:
-                lost += hole.end - hole.start
-                self._copy_aside(scan.path, hole.start, hole.end)
-            if scan.holes:
-                self._rewrite(scan.path, scan.holes, scan.size)
-        scans = self._found.scans
-        end = scans[-1].facts.next_offset if scans else 0
-        own = self._found.chain.kept_up_to(end)
-        self._write_checkpoint([scan.facts for scan in scans], own, sparse_below=end)
-        self._finish()
-        return self._report(lost)
+    def _doubt(self, cutting: SegmentScan | None, rest: list[SegmentScan]) -> Doubt:
+        """Where the log ended: what the checkpoint knew to be there, or what lies behind it."""
+        found = self._found
+        known = NO_DOUBT if found.checkpoint is None else found.checkpoint.doubt
+        table = found.chain.table
+        end = found.scans[-1].facts.next_offset if found.scans else table.base.offset
+        ends = [known.lost, LogEnd(table.last_term, table.last_index(end))]
+        if found.checkpoint is not None:
+            ends.append(found.checkpoint.flushed_end)
+        if cutting is not None:
+            ends.append(self._end_behind(cutting, rest))
+        return known._replace(lost=max(ends))
+
+    def _end_behind(self, cutting: SegmentScan, rest: list[SegmentScan]) -> LogEnd:
+        assert cutting.facts_before_hole is not None
+        offset, table = cutting.facts_before_hole.next_offset, self._found.chain.table
+        before = OwnTable(
+            table.base, self._found.chain.kept_before(offset, cutting.own_seen_before_hole)
+        )
+        reached = Reached(offset, before.last_index(offset), before.last_term)
+        files = [self._disk.open(scan.path) for scan in (cutting, *rest)]
+        try:
+            places = [Place(file, 0, file.size()) for file in files]
+            places[0] = places[0]._replace(start=cutting.holes[0].start)
+            return lost_end(reached, places)
+        finally:
+            for file in files:
+                file.close()
 
     def _write_checkpoint(
-        self, facts: list[SegmentFacts], own: list[OwnEntry], *, sparse_below: int
+        self, facts: list[SegmentFacts], own: list[OwnEntry], doubt: Doubt
     ) -> None:
         old = self._found.checkpoint
         before = old or Checkpoint(sparse_below=facts[-1].next_offset if facts else 0)
@@ -243,48 +305,11 @@ class _Repair:
             base=table.base,
             own=tuple(entry for entry in own if entry.index > table.base.index),
             cleaned_offset=min(before.cleaned_offset, end),
-            sparse_below=max(before.sparse_below, sparse_below),
             state=before.state if keeps_state else b"",
             state_offset=before.state_offset if keeps_state else min(start, end),
-            has_lost=True,
+            doubt=doubt,
         )
         self._disk.write_atomically(self._directory / CHECKPOINT, checkpoint.encode())
-
-    def _aside(self, path: Path) -> Path:
-        """A free name beside the file."""
-        names = set(self._disk.names(path.parent))
-        name, number = path.name + CUT_SUFFIX, 1
-        while name in names:
-            number += 1
-            name = f"{path.name}.{number}{CUT_SUFFIX}"
-        return path.with_name(name)
-
-    def _copy_aside(self, path: Path, start: int, end: int) -> None:
-        if start < end:
-            self._copy(path, self._aside(path), [(start, end)])
-
-    def _copy(self, path: Path, target: Path, ranges: list[tuple[int, int]]) -> None:
-        source, out = self._disk.open(path), self._disk.create(target)
-        try:
-            written = 0
-            for start, end in ranges:
-                for position in range(start, end, _COPY_BYTES):
-                    data = source.pread(min(_COPY_BYTES, end - position), position)
-                    out.pwrite(data, written)
-                    written += len(data)
-            out.sync()
-        finally:
-            source.close()
-            out.close()
-        self._disk.sync_directory(path.parent)
-
-    def _rewrite(self, path: Path, holes: list[Hole], size: int) -> None:
-        """The segment without its holes."""
-        edges = [0, *(edge for hole in holes for edge in (hole.start, hole.end)), size]
-        ranges = list(zip(edges[::2], edges[1::2], strict=True))
-        temporary = path.with_name(path.name + ".tmp")
-        self._copy(path, temporary, ranges)
-        self._disk.rename(temporary, path)
 
     def _truncate(self, path: Path, size: int) -> None:
         file = self._disk.open(path)
@@ -297,11 +322,11 @@ class _Repair:
     def _finish(self) -> None:
         """Indexes know positions that may be gone; a start rebuilds them."""
         for path in self._found.strays:
-            self._disk.rename(path, self._aside(path))
+            move_aside(path, self._disk)
         # If they were whole, what they decide has been done already.
         for path in (self._directory / COMPACTION, self._directory / RESET):
             if self._disk.exists(path):
-                self._disk.rename(path, self._aside(path))
+                move_aside(path, self._disk)
         for name in self._disk.names(self._directory):
             if name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX)):
                 self._disk.remove(self._directory / name)

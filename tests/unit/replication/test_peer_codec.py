@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.model.ids import BrokerId, DirectoryId, LogIndex, ReplicaId, Term
+from penstock.model.ids import BrokerId, DirectoryId, LogEnd, LogIndex, ReplicaId, Term
 from penstock.raft.entries import Entry, EntryKind, Snapshot
 from penstock.raft.membership import Membership
 from penstock.raft.messages import (
@@ -98,9 +98,10 @@ def appends(draw: st.DrawFn) -> AppendRequest:
 
 snapshots = st.builds(Snapshot, indices, terms, memberships(), st.binary(max_size=5000))
 ends = (st.just(SENDER), st.just(TO), terms)
+log_ends = st.builds(LogEnd, st.integers(0, 2**62), st.integers(0, 2**62))
 messages: st.SearchStrategy[Message] = st.one_of(
-    st.builds(VoteRequest, *ends, indices, terms, st.booleans(), st.booleans()),
-    st.builds(VoteResponse, *ends, st.booleans(), st.booleans()),
+    st.builds(VoteRequest, *ends, indices, terms, st.booleans(), st.booleans(), log_ends),
+    st.builds(VoteResponse, *ends, st.booleans(), st.booleans(), log_ends, log_ends),
     appends(),
     st.builds(AppendResponse, *ends, indices, indices),
     st.builds(AppendRejection, *ends, indices, indices, terms),

@@ -7,35 +7,14 @@ from threading import Event
 import pytest
 
 from penstock.model.errors import Reason, Refused
-from penstock.model.ids import BrokerId, DirectoryId, LogIndex, PartitionIndex, ReplicaId, Term
+from penstock.model.ids import PartitionIndex
 from penstock.model.topic_config import TopicConfig
-from penstock.raft.messages import AppendRequest, TimeoutNow, VoteRequest
-from penstock.replication.refill import Refill
 from penstock.storage import repair
-from penstock.storage.log import Log
+from penstock.storage.log import NO_DOUBT, Log
 
 from .group_rig import group_of, log_bytes, until
 from .rig import PATIENCE_S, TOPIC_ID, batch, read_values, run, running
 from .test_group_members import want
-
-ONE, TWO = (ReplicaId(BrokerId(node), DirectoryId("a")) for node in (1, 2))
-
-
-def append(commit_index: int) -> AppendRequest:
-    return AppendRequest(ONE, TWO, Term(3), LogIndex(5), Term(3), (), LogIndex(commit_index))
-
-
-def test_it_ends_with_what_a_leader_called_committed_and_an_entry_of_its_term() -> None:
-    refill = Refill()
-    refill.is_due = True
-    assert refill.ignores(VoteRequest(ONE, TWO, Term(4), LogIndex(9), Term(3), True, False))
-    assert refill.ignores(TimeoutNow(ONE, TWO, Term(3)))
-    assert not refill.ends(LogIndex(50), Term(3), Term(3))
-    assert not refill.ignores(append(40))
-    assert not refill.ignores(append(30))
-    assert not refill.ends(LogIndex(39), Term(3), Term(3))
-    assert not refill.ends(LogIndex(40), Term(2), Term(3))
-    assert refill.ends(LogIndex(40), Term(3), Term(3))
 
 
 def test_a_repaired_replica_is_refilled_and_votes_again(tmp_path: Path) -> None:
@@ -61,7 +40,7 @@ def test_a_repaired_replica_is_refilled_and_votes_again(tmp_path: Path) -> None:
             assert repaired.log_end_offset < 20
             await until(lambda: not repaired._refill.is_due)
             await until(lambda: log_bytes(repaired) == log_bytes(leader))
-            await until(lambda: not repaired._log.has_lost)
+            await until(lambda: repaired._log.doubt == NO_DOUBT)
             await group.crash(1)
             await group.leader()
 

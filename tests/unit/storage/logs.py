@@ -63,8 +63,15 @@ class Bench:
     def create(self, base: LogBase = BASE) -> Log:
         return Log.create(self.directory, base=base, **self.parts())
 
-    def open(self, on_batch: Callable[[BatchHeader], None] = ignore_batch) -> Log:
-        return Log.open(self.directory, on_batch=on_batch, **self.parts())
+    def open(
+        self,
+        on_batch: Callable[[BatchHeader], None] = ignore_batch,
+        *,
+        is_shared: bool = False,
+    ) -> Log:
+        return Log.open(
+            self.directory, on_batch=on_batch, is_shared=lambda _: is_shared, **self.parts()
+        )
 
     def segment(self, base_offset: int, suffix: str = ".log") -> Path:
         return self.directory / f"{base_offset:020d}{suffix}"

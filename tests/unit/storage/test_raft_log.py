@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.model.errors import StorageDamaged
-from penstock.model.ids import LogIndex, Offset
+from penstock.model.ids import LogEnd, LogIndex, Offset
 from penstock.model.topic_config import TopicConfig
 from penstock.records.batch import decode_records, parse_header
 from penstock.records.own_entries import OwnKind, build_gap, build_own
 from penstock.storage.file_system import SyncFailed
-from penstock.storage.log import EntriesGone, Log, LogBase, LogEntry
+from penstock.storage.log import NO_DOUBT, EntriesGone, Log, LogBase, LogEntry
 from penstock.storage.log_entries import DATA, GAP
-from penstock.storage.repair import check, cut, excise
+from penstock.storage.repair import check, cut
 from tests.unit.storage.fault_file_system import FaultFileSystem
 from tests.unit.storage.logs import (
     START_MS,
@@ -471,43 +471,21 @@ def test_a_cut_keeps_the_own_entries_before_it_and_marks_the_log(is_flushed: boo
     bench, log = elected(TopicConfig())
     if is_flushed:
         checkpoint(log)
-    assert not log.has_lost
+    assert log.doubt == NO_DOUBT
+    end = LogEnd(log.last_term, log.last_index)
     # The second membership, which lies at offset 9.
     disk_of(bench).damage(bench.segment(0), positions(log)[13] + 65)
     cut(bench.directory, bench.disk)
     log = bench.open()
-    assert log.has_lost
+    assert log.doubt.lost == end
     assert (log.end_offset, log.last_index, log.last_term) == (9, 12, 2)
     assert log.memberships() == [(0, b"founders"), (5, b"voters 1")]
     fill(log, 3, term=5)
-    assert bench.open().has_lost
+    assert bench.open().doubt.lost == end
     log.reset(LogBase(5, 9, 5), state=b"")
-    assert log.has_lost
-    log.mark_refilled()
-    assert not bench.open().has_lost
-
-
-def test_excised_own_entries_are_known_from_the_checkpoint() -> None:
-    bench, log = elected(TopicConfig())
-    checkpoint(log)
-    own_before, places = log.own_entries, positions(log)
-    for index in (13, 17):
-        disk_of(bench).damage(bench.segment(0), places[index] + 65)
-    excise(bench.directory, bench.disk)
-    log = bench.open()
-    assert log.own_entries == own_before
-    assert log.last_index == 24
-    assert offsets(read_all(log)) == list(range(18))
-    log.scrub(lambda: False)
-
-
-def test_what_follows_a_lost_term_goes_with_it() -> None:
-    bench, log = elected(TopicConfig())
-    disk_of(bench).damage(bench.segment(0), positions(log)[17] + 65)
-    excise(bench.directory, bench.disk)
-    log = bench.open()
-    assert (log.last_index, log.last_term, log.end_offset) == (16, 2, 12)
-    assert check(bench.directory, bench.disk) == []
+    assert log.doubt.lost == end
+    log.set_doubt(NO_DOUBT)
+    assert bench.open().doubt == NO_DOUBT
 
 
 def test_a_lost_checkpoint_is_told_by_the_own_entries() -> None:
@@ -518,7 +496,7 @@ def test_a_lost_checkpoint_is_told_by_the_own_entries() -> None:
     bench.disk.remove(bench.directory / "checkpoint")
     cut(bench.directory, bench.disk)
     log = bench.open()
-    assert log.has_lost
+    assert log.doubt.lost == LogEnd(log.last_term, log.last_index)
     assert (log.base.offset, log.base.index, log.base.term) == base[:3]
     assert log.own_entries == own_before
     assert log.memberships()[0] == (0, b"")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from penstock.model.errors import StorageDamaged
 from penstock.model.ids import Offset
 from penstock.model.topic_config import TopicConfig
-from penstock.storage.repair import check, cut, excise
+from penstock.storage.repair import check, cut
 from tests.unit.storage.fault_file_system import FaultFileSystem
 from tests.unit.storage.logs import (
     START_MS,
@@ -53,7 +53,7 @@ class Case:
 def test_a_sound_log_has_no_damage_and_is_not_touched() -> None:
     case = Case()
     before = case.disk.names(case.bench.directory)
-    for operation in (check, cut, excise):
+    for operation in (check, cut):
         assert operation(case.bench.directory, case.disk) == []
     assert case.disk.names(case.bench.directory) == before
 
@@ -86,39 +86,17 @@ def test_cut_ends_the_log_before_the_damage_and_keeps_the_bytes() -> None:
     assert offsets(read_all(case.bench.open())) == list(range(36))
 
 
-def test_excise_takes_out_the_bad_batch_alone() -> None:
-    case = Case()
-    case.flip(11, 500)
-    case.flip(22, 100)
-    before = check(case.bench.directory, case.disk)
-    assert len(before) == 2
-    report = excise(case.bench.directory, case.disk)
-    assert 100 < report[0].lost_bytes == case.side_bytes() < 300
-    log = case.bench.open()
-    assert offsets(read_all(log)) == [number for number in range(60) if number not in (16, 23)]
-    assert log.state == b"state"
-    assert log.epochs == [(1, 0), (2, 40)]
-    log.scrub(lambda: False)
-    assert check(case.bench.directory, case.disk) == []
-    fill(log, 5, term=2)
-    assert case.bench.open().end_offset == 65
-
-
-def test_a_lost_segment_is_cut_or_skipped() -> None:
+def test_a_log_is_cut_where_a_segment_is_lost() -> None:
     case = Case()
     case.disk.remove(case.bench.segment(22))
     (damage,) = check(case.bench.directory, case.disk)
     assert damage.detail == "the segment is missing"
-    copy = case.disk.after_kill()
     cut(case.bench.directory, case.disk)
     assert offsets(read_all(case.bench.open())) == list(range(22))
-    excise(case.bench.directory, copy)
-    assert offsets(read_all(Bench(copy, SMALL).open())) == [*range(22), *range(33, 60)]
 
 
-@pytest.mark.parametrize("repair", [cut, excise])
 @pytest.mark.parametrize("how", ["lost", "flipped"])
-def test_a_lost_checkpoint_is_made_anew(repair: object, how: str) -> None:
+def test_a_lost_checkpoint_is_made_again(how: str) -> None:
     case = Case()
     path = case.bench.directory / "checkpoint"
     if how == "lost":
@@ -127,7 +105,7 @@ def test_a_lost_checkpoint_is_made_anew(repair: object, how: str) -> None:
         case.disk.damage(path, 30)
     (damage,) = check(case.bench.directory, case.disk)
     assert damage.path == str(path)
-    (report,) = repair(case.bench.directory, case.disk)  # type: ignore[operator]
+    (report,) = cut(case.bench.directory, case.disk)
     assert report.lost_bytes == 0
     seen: list[int] = []
     log = case.bench.open(lambda header: seen.append(header.base_offset))
@@ -161,9 +139,9 @@ def test_a_compacted_log_is_sound() -> None:
 
 # Not random: two faults can conspire so that no checksum tells them from good data.
 @settings(deadline=None, max_examples=150, derandomize=True)
-@given(seed=st.integers(0, 10**6), damages=st.integers(1, 3), excises=st.booleans())
+@given(seed=st.integers(0, 10**6), damages=st.integers(1, 3))
 def test_whatever_happened_to_the_files_a_repair_makes_the_log_start(
-    seed: int, damages: int, excises: bool
+    seed: int, damages: int
 ) -> None:
     case = Case()
     chance = random.Random(seed)
@@ -176,7 +154,7 @@ def test_whatever_happened_to_the_files_a_repair_makes_the_log_start(
         is_refused = True
     if is_refused:
         assert check(case.bench.directory, case.disk)
-    (excise if excises else cut)(case.bench.directory, case.disk)
+    cut(case.bench.directory, case.disk)
     log = case.bench.open()
     log.scrub(lambda: False)
     found = read_all(log)
