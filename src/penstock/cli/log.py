@@ -1,4 +1,5 @@
-"""`penstock log`: looks for damage in a stopped node's logs, and cuts it out."""
+"""`penstock log`: looks for damage in a stopped node's logs, cuts it out, and says which copy of
+a log is to be believed."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,10 +10,27 @@ import click
 from penstock.cli.failures import CommandFailed
 from penstock.cli.options import json_option
 from penstock.cli.output import counted, print_json, print_table
+from penstock.model.ids import LogEnd
 
 _DIRECTORY = click.argument(
     "directory", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path)
 )
+
+
+class MissingTail(Protocol):
+    """What the server reports about a log that could not lead."""
+
+    @property
+    def directory(self) -> Path: ...
+
+    @property
+    def end_offset(self) -> int: ...
+
+    @property
+    def entries_max(self) -> int | None: ...
+
+    @property
+    def needed(self) -> LogEnd: ...
 
 
 class Damage(Protocol):
@@ -33,7 +51,7 @@ class Damage(Protocol):
 
 @click.group()
 def log() -> None:
-    """Check and repair the logs of a stopped node."""
+    """Check, repair and trust the logs of a stopped node."""
 
 
 @log.command()
@@ -70,6 +88,61 @@ def repair(directory: Path, yes: bool, as_json: bool) -> None:
     if cut and not as_json:
         lost = sum(one.lost_bytes for one in cut)
         click.echo(f"Cut; {counted(lost, 'byte')} put aside in files that end in .cut.")
+
+
+@log.command()
+@_DIRECTORY
+@click.argument("logs", metavar="[LOG]...", nargs=-1)
+@click.option("--yes", is_flag=True, help="Do not ask before records are given up.")
+@json_option
+def trust(directory: Path, logs: tuple[str, ...], yes: bool, as_json: bool) -> None:
+    """Let copies in the data directory DIR lead although acknowledged records may be missing.
+
+    For partitions without a leader whose voters all run and none of which has everything: the log
+    of the node says so. LOG names one of them as this command lists it, such as
+    topics/9f0c.../0; without one, all that wait are meant. At its next start the copy asks the
+    others for their votes, and wins unless one of them has more.
+    """
+    from penstock.server import missing_tails, trust_logs
+
+    tails = _chosen(missing_tails(directory), directory, logs)
+    rows = [
+        (_log_name(tail.directory, directory), tail.end_offset, tail.entries_max, str(tail))
+        for tail in tails
+    ]
+    if tails and not yes:
+        for row in rows:
+            click.echo(row[3], err=True)
+        click.confirm(
+            f"Give up these records in {counted(len(tails), 'log')}", abort=True, err=True
+        )
+    trust_logs(directory, {tail.directory: tail.needed for tail in tails})
+    if as_json:
+        columns = ("log", "end_offset", "records_max", "detail")
+        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+    elif not tails:
+        click.echo("No log here waits for records that are missing.")
+    else:
+        for row in rows:
+            click.echo(row[3] if yes else f"{row[0]} may lead from its next start on.")
+
+
+def _log_name(log_directory: Path, directory: Path) -> str:
+    return str(log_directory.relative_to(directory))
+
+
+def _chosen(
+    found: Sequence[MissingTail], directory: Path, logs: tuple[str, ...]
+) -> list[MissingTail]:
+    by_name = {_log_name(tail.directory, directory): tail for tail in found}
+    names = [name.rstrip("/") for name in logs] or list(by_name)
+    for name in names:
+        if name not in by_name:
+            waiting = ", ".join(by_name) or "none"
+            raise CommandFailed(
+                f"{name} does not wait for records that are missing; those that do: {waiting}."
+            )
+    return [by_name[name] for name in names]
 
 
 def _print(found: Sequence[Damage], as_json: bool, *, err: bool = False) -> None:

@@ -33,7 +33,7 @@ from penstock.replication.batch_buffers import Batch
 from penstock.replication.confirmed_reads import ConfirmedReads
 from penstock.replication.consensus import Consensus
 from penstock.replication.entry_codec import SnapshotContent
-from penstock.replication.in_sync import TICKS_PER_SAMPLE, InSync, held_by
+from penstock.replication.in_sync import TICKS_PER_SAMPLE, InSync, index_held_by
 from penstock.replication.index_offsets import IndexOffsets
 from penstock.replication.keeper import LogKeeper
 from penstock.replication.log_starts import LogStarts
@@ -334,11 +334,7 @@ class GroupMember(ABC):
     def _acknowledged_index(self) -> LogIndex:
         """Up to here everything is committed, and held by as many voters as the topic asks for."""
         wanted = self.config.min_insync_replicas
-        voters = len(self._node.membership.voters)
-        if wanted <= voters // 2 + 1:
-            return self._applied_index
-        held = held_by(min(wanted, voters), self._node.stable_index, self._node.replicas())
-        return LogIndex(min(self._applied_index, held))
+        return LogIndex(min(self._applied_index, index_held_by(wanted, self._node)))
 
     def news(self, leadership: Leadership | None) -> None:
         self._note_membership()

@@ -7,7 +7,8 @@ holds what the log ended with at the sample before was caught up at that sample.
 from collections.abc import Iterable, Sequence
 
 from penstock.model.ids import BrokerId, LogIndex, ReplicaId
-from penstock.raft.node import ReplicaStatus
+from penstock.raft.node import RaftNode, ReplicaStatus
+from penstock.raft.quorum import majority
 
 TICKS_PER_SAMPLE = 10
 TICK_MS = 100
@@ -17,6 +18,8 @@ LAG_SAMPLES = REPLICA_LAG_MS // (TICK_MS * TICKS_PER_SAMPLE)
 # A new leader gives every voter so many samples to show that it is there.
 GRACE_SAMPLES = 2
 NEVER = -(2**31)
+# Beyond every index.
+NO_BOUND = 2**63
 
 
 class InSync:
@@ -101,6 +104,15 @@ class InSync:
         """At how many samples in a row it was caught up."""
         since = self._steady_since.get(replica)
         return 0 if since is None else self._sample - since
+
+
+def index_held_by(wanted: int, node: RaftNode) -> int:
+    """The highest index that so many voters, or all there are, hold durably; no bound where that is
+    no more than the majority which holds what is committed."""
+    voters = len(node.membership.voters)
+    if wanted <= majority(voters):
+        return NO_BOUND
+    return held_by(min(wanted, voters), node.stable_index, node.replicas())
 
 
 def held_by(count: int, own_index: int, statuses: Sequence[ReplicaStatus]) -> int:

@@ -5,7 +5,7 @@ loop, `process.py` a process around it with signals and logs, `inspection.py` th
 one.
 """
 
-from penstock.server.inspection import check_log, repair_log
+from penstock.server.inspection import check_log, missing_tails, repair_log, trust_logs
 from penstock.server.node import Node
 from penstock.server.parts import NodeParts, SystemClock
 from penstock.server.process import check_settings, run
@@ -16,6 +16,8 @@ __all__ = [
     "SystemClock",
     "check_log",
     "check_settings",
+    "missing_tails",
     "repair_log",
     "run",
+    "trust_logs",
 ]

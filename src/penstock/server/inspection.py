@@ -1,15 +1,18 @@
 """Looks into the logs of a node that does not run, for its operator."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from penstock.model.ids import LogEnd
 from penstock.storage.data_directory import DataDirectory
 from penstock.storage.file_system import FileSystem, RealFileSystem
 
 if TYPE_CHECKING:
     # Imported for its types alone: whoever only starts a node need not pay for it.
-    from penstock.storage.repair import Damage
+    from penstock.storage.repair import Damage, MissingTail
+
+T = TypeVar("T")
 
 
 def check_log(directory: Path) -> "list[Damage]":
@@ -26,11 +29,35 @@ def repair_log(directory: Path) -> "list[Damage]":
     return _inspect(directory, repair.cut)
 
 
-def _inspect(directory: Path, look: "Callable[[Path, FileSystem], list[Damage]]") -> "list[Damage]":
+def missing_tails(directory: Path) -> "list[MissingTail]":
+    """The logs of a stopped node that could not lead because another copy once reached further."""
+    from penstock.storage import repair
+
+    return _inspect(directory, lambda log, disk: _one_or_none(repair.missing_tail(log, disk)))
+
+
+def trust_logs(directory: Path, given_up: Mapping[Path, LogEnd]) -> None:
+    """From their node's next start on these logs may lead without what lies before an end."""
+    from penstock.storage import repair
+
+    def trust(log: Path, disk: FileSystem) -> list[None]:
+        if log in given_up:
+            repair.accept(log, given_up[log], disk)
+        return []
+
+    _inspect(directory, trust)
+
+
+def _one_or_none(found: T | None) -> list[T]:
+    return [] if found is None else [found]
+
+
+def _inspect(directory: Path, look: Callable[[Path, FileSystem], list[T]]) -> list[T]:
+    """What `look` finds in the logs of a node that does not run and is kept from starting."""
     file_system = RealFileSystem()
     opened = DataDirectory.open_stopped(directory, file_system=file_system)
     try:
         found = [look(log, file_system) for log in opened.log_directories()]
     finally:
         opened.close()
-    return [damage for damages in found for damage in damages]
+    return [each for some in found for each in some]
