@@ -8,7 +8,13 @@ from typing import NamedTuple
 from penstock.model.ids import BrokerId, DirectoryId, LogIndex, ReplicaId, Term
 from penstock.raft.entries import EntryKind
 from penstock.raft.membership import Membership
-from penstock.raft.messages import AppendRejection, Message
+from penstock.raft.messages import (
+    AppendRejection,
+    AppendRequest,
+    CommitNotice,
+    Heartbeat,
+    Message,
+)
 from penstock.raft.node import RaftNode
 from penstock.raft.ready import Ready, Role
 from penstock.raft.settings import RaftSettings
@@ -200,6 +206,8 @@ class Cluster:
             else:
                 node.heartbeat_refused(message.sender, message.term)
         else:
+            if isinstance(message, (AppendRequest, CommitNotice, Heartbeat)):
+                replica.heard_committed = max(replica.heard_committed, message.commit_index)
             node.step(message)
         self._settle(replica)
 
@@ -247,10 +255,13 @@ class Cluster:
         if node.commit_index > replica.commit_checked:
             everyone = self.replicas | self._lost
             logs = {name: other.disk.durable for name, other in everyone.items()}
-            invariants.on_commit(node, replica.commit_checked, logs)
+            # What rotted after it was acknowledged was durable then.
+            rotten = {name: other.lost_log for name, other in everyone.items() if other.lost_log}
+            invariants.on_commit(node, replica.commit_checked, logs, rotten)
             replica.commit_checked = node.commit_index
             self._acknowledge(replica, node)
         replica.apply_up_to(ready.apply_index)
+        replica.end_doubt()
         for read in ready.reads:
             invariants.on_read(read, self._reads.pop(read.context))
             self.reads_served += 1

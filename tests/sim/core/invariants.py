@@ -10,6 +10,8 @@ from penstock.raft.node import RaftNode
 from penstock.raft.ready import ReadState, Role, Write
 from tests.unit.raft.memory_log import MemoryLog
 
+Logs = dict[ReplicaId, MemoryLog]
+
 
 class Violation(AssertionError):
     """A promise of Raft that a run broke."""
@@ -105,7 +107,7 @@ class Invariants:
                 f"{node.id} went back from {commit_index_before} to {node.commit_index}"
             )
 
-    def on_commit(self, node: RaftNode, from_index: int, logs: dict[ReplicaId, MemoryLog]) -> None:
+    def on_commit(self, node: RaftNode, from_index: int, logs: Logs, rotten: Logs) -> None:
         """What is committed never changes, and is durable on a majority when it first is."""
         log = node._core.log
         index = max(from_index + 1, log.first_index)
@@ -113,19 +115,17 @@ class Invariants:
             for entry in log.entries(index, 1 << 20):
                 if entry.index > node.commit_index:
                     break
-                self._check_committed(node, entry, logs)
+                self._check_committed(node, entry, logs, rotten)
             index = entry.index + 1
 
-    def _check_committed(
-        self, node: RaftNode, entry: Entry, logs: dict[ReplicaId, MemoryLog]
-    ) -> None:
+    def _check_committed(self, node: RaftNode, entry: Entry, logs: Logs, rotten: Logs) -> None:
         for index in range(entry.first_index, entry.index + 1):
             if index > len(self.committed):
                 require(index == len(self.committed) + 1, f"index {index} committed before others")
                 require(entry.kind is not EntryKind.GAP, "a gap was committed")
                 committed = Committed(entry.term, entry.kind, entry.payload, entry.index, node.term)
                 self.committed.append(committed)
-                self._check_durable(node, index, entry.term, logs)
+                self._check_durable(node, index, entry.term, logs, rotten)
             known = self.committed[index - 1]
             if known.term != entry.term:
                 raise Violation(f"committed index {index} changed its term")
@@ -135,10 +135,14 @@ class Invariants:
                 raise Violation(f"committed index {index} changed")
 
     def _check_durable(
-        self, node: RaftNode, index: int, term: int, logs: dict[ReplicaId, MemoryLog]
+        self, node: RaftNode, index: int, term: int, logs: Logs, rotten: Logs
     ) -> None:
         voters = node.membership.voters
-        holders = sum(1 for voter in voters if _holds(logs.get(voter), index, term))
+        holders = sum(
+            1
+            for voter in voters
+            if _holds(logs.get(voter), index, term) or _holds(rotten.get(voter), index, term)
+        )
         require(
             holders >= len(voters) // 2 + 1,
             f"index {index} committed by {node.id} but durable on {holders} of {len(voters)}",

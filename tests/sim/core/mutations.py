@@ -6,7 +6,7 @@ A mutation is what somebody could plausibly write; the docstring of each names t
 from collections.abc import Hashable
 from typing import Any
 
-from penstock.model.ids import BrokerId, DirectoryId, LogIndex, ReplicaId, Term
+from penstock.model.ids import BrokerId, DirectoryId, LogEnd, LogIndex, ReplicaId, Term
 from penstock.raft import quorum, replication
 from penstock.raft.core import Core
 from penstock.raft.entries import Entry, HardState
@@ -308,3 +308,32 @@ def transfer_to_lagging(self: Leader, progress: Progress) -> None:
 def anyone_may_hand_over(self: Roles, message: TimeoutNow) -> None:
     if self.role is not Role.LEADER:
         self._become_candidate(transfer=True)
+
+
+# Replicas that lost the tail of their log
+
+
+@mutation("a vote in doubt counts towards a majority", (quorum.VoteTally, "outcome"))
+def doubt_makes_a_majority(self: quorum.VoteTally) -> quorum.Outcome:
+    """Who may have forgotten something makes no majority without the others."""
+    granted = {voter for voter, ballot in self._answers.items() if ballot.granted}
+    if quorum.is_quorum(granted, self._voters):
+        return quorum.Outcome.WON
+    return quorum.Outcome.LOST if self.is_complete else quorum.Outcome.PENDING
+
+
+@mutation("a replica in doubt compares with the log that is left", (Core, "covers"))
+def compares_what_is_left(self: Core, end: LogEnd, accepted_end: LogEnd) -> bool:
+    """What was acknowledged counts, not what is left of it."""
+    return end >= self.log_end
+
+
+@mutation("a group that lost something committed does not notice", (quorum.VoteTally, "stuck"))
+def never_stuck(self: quorum.VoteTally, accepted_end: LogEnd) -> None:
+    """A partition that can't go on says so."""
+
+
+@mutation("what was given up makes up for what is there", (Core, "covers"))
+def given_up_covers_all(self: Core, end: LogEnd, accepted_end: LogEnd) -> bool:
+    """An operator gives up what no copy has, and nothing else."""
+    return max(end, accepted_end) >= max(self.log_end, self.lost_end)

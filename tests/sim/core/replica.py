@@ -2,11 +2,12 @@
 
 from random import Random
 
-from penstock.model.ids import LogIndex, ReplicaId
+from penstock.model.ids import NO_END, LogEnd, LogIndex, ReplicaId
 from penstock.raft.entries import EntryKind, Snapshot
 from penstock.raft.log_view import membership_steps
 from penstock.raft.membership import Membership, MembershipStep
 from penstock.raft.node import RaftNode
+from penstock.raft.ready import Role
 from penstock.raft.settings import RaftSettings
 from tests.sim.core.disk import SimulatedDisk
 from tests.unit.raft.memory_log import MemoryLog
@@ -31,6 +32,11 @@ class SimulatedReplica:
         self.commit_checked = 0
         # Proposals that wait for their commit: index to (term, operation).
         self.waiting: dict[int, tuple[int, object]] = {}
+        # Where the log ended before its tail rotted, and that log.
+        self.lost_end = NO_END
+        self.lost_log: MemoryLog | None = None
+        # The most that a leader called committed since the start.
+        self.heard_committed = 0
 
     def start(self) -> RaftNode:
         durable = self.disk.durable
@@ -51,13 +57,48 @@ class SimulatedReplica:
             memberships=membership_steps(durable, base),
             random_below=self._random.randrange,
             commit_index=base.index,
+            lost_end=self.lost_end,
         )
+        self.heard_committed = 0
         return self.node
 
     def crash(self) -> None:
         self.disk.crash(self._random)
         self.node = None
         self.waiting.clear()
+
+    def lose_tail(self) -> bool:
+        """Rot takes the last entries; where the log ended is noted before it is cut. Says whether
+        there was anything to take."""
+        assert self.node is None
+        durable = self.disk.durable
+        first = durable.last_index - self._random.randint(0, 6)
+        if first <= durable.base_index:
+            return False
+        position = durable.items[first - durable.base_index - 1].first_index
+        # What a snapshot covers lies before the flush mark.
+        if position <= max(durable.base_index, durable.snapshot.index if durable.snapshot else 0):
+            return False
+        self.lost_log = durable.copy()
+        end = LogEnd(durable.term_at(durable.last_index), durable.last_index)
+        self.lost_end = max(self.lost_end, end)
+        del durable.items[position - durable.base_index - 1 :]
+        return True
+
+    def end_doubt(self) -> None:
+        """As `Refill` of the replication does it."""
+        node = self.node
+        if node is None or self.lost_end == NO_END:
+            return
+        durable, applied = self.disk.durable, LogIndex(self.applied_index)
+        leads = node.role is Role.LEADER and node.has_committed_in_term
+        if leads or (
+            0 < self.heard_committed <= applied
+            and durable.base_index <= applied <= durable.last_index
+            and durable.term_at(applied) == node.term
+        ):
+            self.lost_end = NO_END
+            node.is_whole_again()
 
     def apply_up_to(self, index: int) -> None:
         """The state machine: membership as of the applied index."""

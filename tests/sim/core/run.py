@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from random import Random
 
+from penstock.model.ids import NO_END
 from penstock.raft.entries import EntryKind
 from penstock.raft.membership import Change, ChangeKind
 from penstock.raft.ready import Role
@@ -21,6 +22,8 @@ class RunReport:
     acknowledged: int
     reads: int
     membership_changes: int
+    tails_lost: int
+    stuck: int
 
 
 class Run:
@@ -31,6 +34,10 @@ class Run:
         self.cluster = Cluster(self.random, voters=self.random.choice((3, 3, 3, 5)), spares=1)
         self.fault_chance = self.random.choice((0.05, 0.2, 0.4))
         self.changes = self.random.random() < 0.6
+        # Half of the runs have disks that rot.
+        self.rots = self.random.random() < 0.5
+        self.tails_lost = 0
+        self.is_stuck = False
 
     def execute(self) -> RunReport:
         cluster = self.cluster
@@ -64,7 +71,7 @@ class Run:
                 self.cluster.move_log_start(replica, operation)
 
     def _disturb(self) -> None:
-        kind = self.random.randrange(15)
+        kind = self.random.randrange(16)
         alive = self.cluster.alive()
         if kind <= 2 and alive:
             victim = self._victim(alive)
@@ -89,6 +96,19 @@ class Run:
             self._resign(alive)
         elif kind == 11 and self.changes:
             self._lose_a_directory()
+        elif kind == 15 and alive and self.rots:
+            self._lose_tails(alive)
+
+    def _lose_tails(self, alive: list[SimulatedReplica]) -> None:
+        """Bits flip at the ends of some logs while their nodes are down. Who is in doubt needs the
+        votes of all, so nobody's directory is lost at the same time."""
+        if self._has_lost_directories():
+            return
+        for victim in self.random.sample(alive, self.random.choice((1, 1, 2, len(alive)))):
+            self.cluster.crash(victim)
+            self.tails_lost += victim.lose_tail()
+            if self.random.random() < 0.7:
+                self.cluster.start(victim)
 
     def _heal_and_hit(self, alive: list[SimulatedReplica]) -> None:
         """One who was cut off meets the others just when their leader is gone."""
@@ -137,11 +157,22 @@ class Run:
         """Raft survives the loss of one of three disks, not of two: one at a time, replaced."""
         memberships = [replica.node.membership for replica in self.cluster.alive() if replica.node]
         everyone_up = len(memberships) == len(self.cluster.replicas)
-        if everyone_up and all(
-            len(membership.voters) >= 3 and not self.cluster.lost_identities(membership)
-            for membership in memberships
+        in_doubt = [r for r in self.cluster.replicas.values() if r.lost_end != NO_END]
+        if (
+            everyone_up
+            and not in_doubt
+            and not self._has_lost_directories()
+            and all(len(membership.voters) >= 3 for membership in memberships)
         ):
             self.cluster.replace_directory(self.random.choice(self.cluster.alive()))
+
+    def _has_lost_directories(self) -> bool:
+        """Whether somebody still counts on a directory that is gone."""
+        nodes = [replica.node for replica in self.cluster.alive() if replica.node is not None]
+        is_everyone_up = len(nodes) == len(self.cluster.replicas)
+        return not is_everyone_up or any(
+            self.cluster.lost_identities(node.membership) for node in nodes
+        )
 
     def _change(self) -> None:
         for replica in self.cluster.alive():
@@ -179,7 +210,25 @@ class Run:
                     return
                 for replica in leaders[:1]:
                     cluster.propose(replica, ("healing", attempt))
+                if not leaders and self._must_stop():
+                    self.is_stuck = True
+                    return
         require(False, "the group did not recover after healing")
+
+    def _must_stop(self) -> bool:
+        """Whether the group says that something committed may be missing; it must be right."""
+        stuck = {r.node.stuck for r in self.cluster.alive() if r.node is not None and r.node.stuck}
+        for found in stuck:
+            loser = self.cluster.replicas[found.loser]
+            require(loser.lost_end == found.needed, f"{found} is not what {loser.id} lost")
+            for replica in self.cluster.alive():
+                assert replica.node is not None
+                require(
+                    replica.id not in replica.node.membership.voters
+                    or replica.node._core.log_end < found.needed,
+                    f"{replica.id} has what is missing: {found}",
+                )
+        return bool(stuck)
 
     def _is_equal(self) -> bool:
         """A leader, an entry of its term committed, and every member at the same place."""
@@ -225,6 +274,8 @@ class Run:
             acknowledged=len(self.cluster.acknowledged),
             reads=self.cluster.reads_served,
             membership_changes=sum(entry.kind is EntryKind.MEMBERSHIP for entry in committed),
+            tails_lost=self.tails_lost,
+            stuck=self.is_stuck,
         )
 
 

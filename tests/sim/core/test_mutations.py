@@ -8,11 +8,13 @@ from collections.abc import Callable
 
 import pytest
 
+from penstock.model.ids import LogEnd
 from penstock.raft.messages import PeerFault
 from tests.sim.core.mutations import ALL
 from tests.sim.core.run import run_seed
 from tests.sim.mutation import Mutation
 from tests.unit.raft import (
+    test_doubt,
     test_follower,
     test_leader,
     test_membership,
@@ -27,6 +29,10 @@ Test = Callable[[], None]
 
 def _freshness() -> None:
     test_roles.test_only_a_candidate_with_a_log_as_fresh_gets_the_vote([1, 1, 2], (9, 1), False)
+
+
+def _given_up() -> None:
+    test_doubt.test_it_votes_as_it_would_have_with_the_log_that_it_had((2, 1), LogEnd(1, 5), False)
 
 
 DIRECTED: dict[str, Test] = {
@@ -87,6 +93,10 @@ DIRECTED: dict[str, Test] = {
     "the call to take over counts from anyone": (
         test_roles.test_the_call_to_take_over_counts_only_from_the_leader_of_the_term
     ),
+    "a vote in doubt counts towards a majority": (
+        test_doubt.test_the_whole_log_wins_once_all_voters_answer
+    ),
+    "what was given up makes up for what is there": _given_up,
 }
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from penstock.model.ids import BrokerId, DirectoryId, LogIndex, ReplicaId, Term
+from penstock.model.ids import NO_END, BrokerId, DirectoryId, LogEnd, LogIndex, ReplicaId, Term
 from penstock.raft.entries import Entry, EntryKind, HardState
 from penstock.raft.log_view import membership_steps
 from penstock.raft.membership import Membership, MembershipStep
@@ -43,7 +43,11 @@ class Member:
         term: int = 0,
         vote: int | None = None,
         directory: str = "a",
+        lost_end: LogEnd = NO_END,
+        accepted_end: LogEnd = NO_END,
     ) -> None:
+        self.lost_end = lost_end
+        self.accepted_end = accepted_end
         self.id = rid(number, directory)
         self.membership = membership
         self.settings = settings or RaftSettings()
@@ -74,6 +78,8 @@ class Member:
             random_below=lambda _: 0,
             commit_index=base.index,
             has_room=lambda replica: replica not in self.full,
+            lost_end=self.lost_end,
+            accepted_end=self.accepted_end,
         )
 
     def settle(self) -> None:
