@@ -5,6 +5,7 @@ more than their work.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
@@ -31,6 +32,7 @@ from penstock.replication.batch_buffers import BatchBuffers
 from penstock.replication.cold_entries import FollowerReads
 from penstock.replication.entry_codec import decode_membership, encode_membership
 from penstock.replication.hard_state_writer import NO_VOTE, HardStateWriter, stored
+from penstock.replication.keeper import STATE_SNAPSHOT
 from penstock.replication.opening import OpenedLog
 from penstock.replication.outbound import Outbound
 from penstock.replication.pressure import Pressure
@@ -41,7 +43,7 @@ from penstock.replication.replica_parts import ReplicaParts
 from penstock.storage.data_directory import DataDirectory
 from penstock.storage.file_system import FileSystem
 from penstock.storage.hard_states import HardStates, StoredHardState
-from penstock.storage.log import Log, LogBase
+from penstock.storage.log import NO_DOUBT, Log, LogBase
 from penstock.storage.open_files import OpenFiles
 
 # Partitions that one worker job makes or opens before it reports back.
@@ -322,6 +324,11 @@ class ReplicaStore:
             on_batch=on_batch,
             is_shared=lambda membership: self._is_shared(place, membership),
         )
+        if log.doubt != NO_DOUBT:
+            # A state that was built from what is missing would look right again once the log has
+            # grown past it. It only saves time.
+            with contextlib.suppress(FileNotFoundError):
+                self._file_system.remove(place.path / STATE_SNAPSHOT)
         ledger = ProducerLedger()
         ledger.restore(log.state)
         opened_ms = self._clock.now_ms()

@@ -192,7 +192,9 @@ class MissingTail:
 
     def __str__(self) -> str:
         count = self.entries_max
-        lost = "records whose number nobody knows" if count is None else f"up to {count} records"
+        lost = "records whose number nobody knows"
+        if count is not None:
+            lost = "one record" if count == 1 else f"up to {count} records"
         return (
             f"{self.directory} ends before offset {self.end_offset} ({self.end}), and the log of "
             f"another voter once ended at {self.needed}: {lost} from offset {self.end_offset} on "
