@@ -7,7 +7,10 @@ from pathlib import Path
 from penstock.storage.checkpoint import read_checkpoint
 from penstock.storage.file_system import RealFileSystem
 from penstock.storage.layout import segment_path
+from tests.e2e.cluster_history import History
 from tests.e2e.cluster_logs import log_directories
+from tests.e2e.cluster_nodes import Cluster
+from tests.e2e.cluster_scenarios import GOES_ON_WITHIN_S
 
 # Within the last batch, whatever it holds: an own entry of Raft takes 78 bytes.
 LAST_BYTES = 60
@@ -39,6 +42,16 @@ def flip_tail_bits(data_dir: Path, dice: random.Random, *, below: str = "") -> i
             flip(path, dice.randrange(max(mark, size - LAST_BYTES), size), dice.randrange(8))
             flipped += 1
     return flipped
+
+
+def rot_one(cluster: Cluster, history: History, dice: random.Random) -> None:
+    """All processes end at one moment, and what one of them wrote last comes back with a flipped
+    bit in every log. Two others are whole, so nothing may be lost and nobody has to help."""
+    victim = dice.choice(list(cluster.nodes.values()))
+    cluster.freeze_and_kill()
+    assert flip_tail_bits(victim.data_dir, dice) > 0
+    cluster.start()
+    history.wait_for_progress(timeout_s=GOES_ON_WITHIN_S)
 
 
 def flip(path: Path, position: int, bit: int = 0) -> None:

@@ -10,6 +10,7 @@ from tests.e2e import cluster_network
 from tests.e2e.cluster_disks import small_disk
 from tests.e2e.cluster_network import Network
 from tests.e2e.cluster_nodes import Cluster
+from tests.e2e.cluster_rot import rot_one
 from tests.e2e.cluster_scenarios import (
     TOPIC,
     Fault,
@@ -55,7 +56,7 @@ def test_random_kills(tmp_path: Path, tell: Tell, seed: int) -> None:
 
 @pytest.mark.parametrize(
     "fault",
-    [pause_leader, restart_each, lose_disk, replace_node, move_around],
+    [pause_leader, restart_each, lose_disk, replace_node, move_around, rot_one],
     ids=lambda fault: fault.__name__,
 )
 def test_fault(tmp_path: Path, tell: Tell, seed: int, fault: Fault) -> None:
