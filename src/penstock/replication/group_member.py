@@ -455,6 +455,7 @@ class GroupMember(ABC):
             and not self._members.wants_others()
         )
         if is_alone and self._refill.waited_alone():
+            logger.error("%s goes on without what its only copy lost", self.partition)
             self._end_refill()
             self._node.campaign()
             self._consensus.touch()
