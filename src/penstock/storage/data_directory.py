@@ -1,15 +1,20 @@
 """What a node's data directory holds, who may use it, and in which format it is.
 
-penstock.json          the directory's format and id, its node, its cluster and that one's first
+penstock.json          the directory's format and ids, its node, its cluster and that one's first
                        voters, how often it was started
 lock                   held while a node runs
 hard_states            terms and votes of all Raft groups
 peers.json             where other nodes were reached last
 metadata/              the log of the cluster's metadata
 topics/<topic id>/<partition>/    one log each
+
+Votes count per node and directory. Where terms and votes may be lost, the directory gets another
+id before anything else happens: its node comes back as somebody else, who has no vote until the
+others give it one, and can't break a promise that it does not remember.
 """
 
 import json
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,10 +23,20 @@ from uuid import UUID
 
 from penstock.model.errors import StartRefused
 from penstock.model.ids import BrokerId, DirectoryId, ReplicaId, TopicId
+from penstock.records.checksum import crc32c
 from penstock.storage.file_system import FileSystem, Lock
-from penstock.storage.hard_states import create_hard_states
+from penstock.storage.hard_state_blocks import PAGE_BYTES
+from penstock.storage.hard_states import (
+    read_hard_states,
+    read_readable,
+    write_hard_states,
+)
 
-FORMAT = 2
+logger = logging.getLogger(__name__)
+
+FORMAT = 3
+# Before format 3 the identity had no checksum and one copy, and there were no former ids.
+FORMAT_OLDEST = 2
 
 _FORMAT_FILE = "penstock.json"
 _LOCK_FILE = "lock"
@@ -57,10 +72,19 @@ class _Identity(NamedTuple):
     cluster_id: str | None = None
     # The first voters of the cluster's metadata.
     founders: tuple[ReplicaId, ...] = ()
+    # Those that the directory had before terms and votes were lost, the oldest first.
+    former_ids: tuple[DirectoryId, ...] = ()
 
     def write(self, path: Path, file_system: FileSystem) -> None:
-        data = json.dumps({"format": FORMAT, **self._asdict()}, indent=2).encode() + b"\n"
-        file_system.write_atomically(path / _FORMAT_FILE, data)
+        """Twice, on different pages, so that one bad bit or sector does not lose it."""
+        facts = {"format": FORMAT, **self._asdict()}
+        text = json.dumps({**facts, "checksum": _checksum(facts)}, indent=2).encode() + b"\n"
+        copy = text.ljust(len(text) + -len(text) % PAGE_BYTES)
+        file_system.write_atomically(path / _FORMAT_FILE, copy * 2)
+
+    def as_somebody_else(self, directory_id: DirectoryId) -> "_Identity":
+        former = (*self.former_ids, self.directory_id)
+        return self._replace(directory_id=directory_id, former_ids=former)
 
 
 class DataDirectory:
@@ -113,6 +137,11 @@ class DataDirectory:
     @property
     def directory_id(self) -> DirectoryId:
         return self._identity.directory_id
+
+    @property
+    def former_ids(self) -> tuple[DirectoryId, ...]:
+        """Under these the node made promises that may be lost."""
+        return self._identity.former_ids
 
     @property
     def incarnation(self) -> int:
@@ -246,19 +275,30 @@ def _start(
     if identity is None:
         _refuse_foreign_content(path, file_system)
         # Before the identity, so that its absence later is a loss and not a crash.
-        create_hard_states(path / _HARD_STATES, file_system=file_system)
+        write_hard_states(path / _HARD_STATES, {}, file_system=file_system)
         identity = _Identity(node, make_directory_id())
     if identity.node != node:
         raise StartRefused(
             f"The data directory {path} belongs to node {identity.node}, not to node {node}."
         )
-    if not file_system.exists(path / _HARD_STATES):
-        raise StartRefused(
-            f"The data directory {path} lacks its file {_HARD_STATES}, without which the node "
-            "could vote twice; restore that file or start with an empty directory."
+    found = read_hard_states(path / _HARD_STATES, file_system=file_system)
+    if found.lost:
+        identity = identity.as_somebody_else(make_directory_id())
+        for lost in found.lost:
+            logger.error("terms and votes may be lost: %s: %s", path / _HARD_STATES, lost)
+        logger.error(
+            "node %d comes back as somebody else, so that it can't vote twice: its directory had "
+            "the id %s and has the id %s from now on",
+            node,
+            identity.former_ids[-1],
+            identity.directory_id,
         )
     identity = identity._replace(incarnation=identity.incarnation + 1)
     identity.write(path, file_system)
+    if found.lost:
+        # Only now: a crash before this finds the loss again and takes yet another id. What is
+        # left says at least how far terms had come.
+        write_hard_states(path / _HARD_STATES, found.states, file_system=file_system)
     return identity
 
 
@@ -275,15 +315,40 @@ def _read_identity(path: Path, file_system: FileSystem) -> _Identity | None:
     file = path / _FORMAT_FILE
     if not file_system.exists(file):
         return None
+    data = read_readable(file, file_system=file_system)
+    half = len(data) // 2
+    copies = [_read_json(copy) for copy in (data[:half], data[half:])]
+    whole = [facts for facts in copies if _is_whole(facts)]
     try:
-        facts = json.loads(file_system.read(file))
-        number = int(facts["format"])
-        _check_format(path, number)
+        if whole:
+            if len(whole) < len(copies):
+                logger.warning("one copy in %s is bad, the other one is whole", file)
+            return _parse_identity(whole[0])
+        facts = _read_json(data) or copies[0]
+        _check_format(path, int(facts["format"]))
         return _parse_identity(facts)
     except (ValueError, KeyError, TypeError):
         raise StartRefused(
             f"The file {file} is damaged, so the data directory can't be trusted."
         ) from None
+
+
+def _read_json(data: bytes) -> dict[str, Any]:
+    """Empty if the bytes are none of ours."""
+    try:
+        facts = json.loads(data)
+    except ValueError:
+        return {}
+    return facts if isinstance(facts, dict) else {}
+
+
+def _is_whole(facts: dict[str, Any]) -> bool:
+    content = {name: fact for name, fact in facts.items() if name != "checksum"}
+    return facts.get("format") == FORMAT and facts.get("checksum") == _checksum(content)
+
+
+def _checksum(facts: dict[str, Any]) -> int:
+    return crc32c(json.dumps(facts, sort_keys=True, separators=(",", ":")).encode())
 
 
 def _check_format(path: Path, number: int) -> None:
@@ -292,11 +357,13 @@ def _check_format(path: Path, number: int) -> None:
             f"The data directory {path} has format {number}, which is newer than format {FORMAT} "
             "that this version of Penstock knows."
         )
-    if number < FORMAT:
+    if number < FORMAT_OLDEST:
         raise StartRefused(
             f"The data directory {path} has format {number}, which a preview of Penstock wrote "
             f"and which can't be turned into format {FORMAT}; use another directory."
         )
+    if number == FORMAT:
+        raise ValueError("no copy is whole")
 
 
 def _parse_identity(facts: dict[str, Any]) -> _Identity:
@@ -310,4 +377,5 @@ def _parse_identity(facts: dict[str, Any]) -> _Identity:
             ReplicaId(BrokerId(int(node)), DirectoryId(str(directory)))
             for node, directory in facts["founders"]
         ),
+        former_ids=tuple(DirectoryId(str(each)) for each in facts.get("former_ids", ())),
     )

@@ -1,12 +1,13 @@
 """The terms and votes of all of a node's Raft groups, in one file.
 
 A replica that forgets its vote could give a second one in the same term, so a state is durable
-before anybody relies on it. All that is pending goes out in one block, with one sync. A block that
-a crash tore is the last one, because the next is only written after the sync; a bad block with a
-valid one behind it is damage.
+before anybody relies on it. All that is pending goes out in one block, with one write and one
+sync. `hard_state_blocks` keeps a block from being lost to one bad bit or sector; where more is bad
+than that, terms and votes may be lost, and `data_directory` makes the node somebody else.
 """
 
-import contextlib
+import errno
+import logging
 import struct
 from pathlib import Path
 from typing import NamedTuple
@@ -15,66 +16,101 @@ from uuid import UUID
 from penstock.model.errors import StorageDamaged
 from penstock.model.ids import PartitionId, PartitionIndex, TopicId
 from penstock.model.limits import MIB
-from penstock.records.checksum import crc32c
 from penstock.storage.file_system import File, FileSystem, SyncFailed
+from penstock.storage.hard_state_blocks import (
+    PAGE_BYTES,
+    VERSION,
+    BadBytes,
+    Blocks,
+    encode_block,
+    read_blocks,
+)
 
-# A file that is larger, and several times what it would be anew, is rewritten.
+logger = logging.getLogger(__name__)
+
+# A file that is larger, and several times what it would be after a rewrite, is rewritten.
 REWRITE_BYTES_MIN = 1 * MIB
 REWRITE_GROWTH = 4
-BLOCK_BYTES_MAX = 64 * MIB
 
 NO_VOTE = -1
 
-_MAGIC = b"PNHS\x00\x01"
-# The length of a block's content, and its checksum.
-_BLOCK = struct.Struct(">II")
 # Kind, topic, partition, term, vote, whether the replica is gone, length of the vote's directory.
 _RECORD = struct.Struct(">B16siqi?H")
 _STATE = 1
 _FORGET_TOPIC = 2
+# Stands for a page that the disk does not give back: neither a valid block nor zeros.
+_UNREADABLE = b"\xee" * PAGE_BYTES
+
+_States = dict[PartitionId, "StoredHardState"]
 
 
 class StoredHardState(NamedTuple):
     term: int
     vote_node: int = NO_VOTE
     vote_directory: str = ""
-    # The replica moved away: its vote stays, and that its log is missing is no damage.
+    # The replica moved away: its vote stays, and that its log is missing is not damage.
     is_gone: bool = False
+
+
+class FoundHardStates(NamedTuple):
+    """What a file says, and what is wrong with it."""
+
+    # Where something is lost, terms may have been higher than these.
+    states: _States
+    blocks: Blocks
+
+    @property
+    def lost(self) -> list[BadBytes]:
+        """If there is any, terms and votes may be lost."""
+        return self.blocks.lost
 
 
 class HardStates:
     """One thread at a time puts, forgets and flushes; any thread gets."""
 
-    def __init__(self, path: Path, file: File, *, file_system: FileSystem) -> None:
+    def __init__(
+        self, path: Path, file: File, found: FoundHardStates, *, file_system: FileSystem
+    ) -> None:
         self._path = path
         self._file = file
         self._file_system = file_system
-        self._states: dict[PartitionId, StoredHardState] = {}
+        self._states = found.states
         # In the file since the last flush.
-        self._size = len(_MAGIC)
-        self._has_torn_end = False
-        # From the begin of a rewrite to its success: the open file may have lost its name.
-        self._is_replaced = False
-        self._pending: dict[PartitionId, StoredHardState] = {}
+        self._size = found.blocks.size
+        self._blocks = len(found.blocks.contents)
+        # From the begin of a write to its success: the file may end in part of a block, or the
+        # one that is open may have lost its name.
+        self._must_rewrite = False
+        self._pending: _States = {}
         self._pending_forgotten: list[TopicId] = []
 
     @classmethod
     def open(cls, path: Path, *, file_system: FileSystem) -> "HardStates":
-        """What the file says; made if missing. A torn end is cut; StorageDamaged for damage."""
+        """What the file says; made if missing. What is bad or torn is put right.
+
+        Raises StorageDamaged if terms and votes may be lost.
+        """
         if not file_system.exists(path):
-            create_hard_states(path, file_system=file_system)
+            write_hard_states(path, {}, file_system=file_system)
+        found = read_hard_states(path, file_system=file_system)
+        if found.lost:
+            raise StorageDamaged(str(path), found.lost[0].position, found.lost[0].detail)
+        _log_faults(path, found.blocks)
+        if found.blocks.saved or found.blocks.version != VERSION:
+            write_hard_states(path, found.states, file_system=file_system)
+            found = read_hard_states(path, file_system=file_system)
         file = file_system.open(path)
-        states = cls(path, file, file_system=file_system)
         try:
-            states._load(file_system.read(path))
-            # A process that was killed may have left a vote that it had not synced. Whoever hears
-            # of it from now on relies on it, so it must not go with the power.
+            if found.blocks.torn is not None:
+                file.truncate(found.blocks.size)
+            # A process that was killed may have left a vote that it had not synced. From now on
+            # others rely on it, so it must not go with the power.
             file.sync()
             file_system.sync_directory(path.parent)
         except BaseException:
             file.close()
             raise
-        return states
+        return cls(path, file, found, file_system=file_system)
 
     def get(self, group: PartitionId) -> StoredHardState | None:
         """The newest state, pending or not; None if the group was never here."""
@@ -86,8 +122,7 @@ class HardStates:
     def forget_topic(self, topic_id: TopicId) -> None:
         """The topic is gone for good, and its id is never used again."""
         for states in (self._states, self._pending):
-            for group in [group for group in states if group.topic_id == topic_id]:
-                del states[group]
+            _forget(states, topic_id)
         self._pending_forgotten.append(topic_id)
 
     def flush(self) -> None:
@@ -99,7 +134,7 @@ class HardStates:
             return
         records = [_encode_forgotten(topic_id) for topic_id in self._pending_forgotten]
         records += [_encode(group, state) for group, state in self._pending.items()]
-        block = _wrap(b"".join(records))
+        block = encode_block(self._blocks, b"".join(records))
         if not self._rewrite_if_due(len(block)):
             self._append(block)
         self._pending = {}
@@ -109,82 +144,103 @@ class HardStates:
         self._file.close()
 
     def _append(self, block: bytes) -> None:
-        if self._has_torn_end:
-            self._file.truncate(self._size)
-        self._has_torn_end = True
+        self._must_rewrite = True
         self._file.pwrite(block, self._size)
         try:
             self._file.sync()
         except OSError as error:
             raise SyncFailed(error.errno, error.strerror, str(self._path)) from error
-        self._has_torn_end = False
+        self._must_rewrite = False
         self._size += len(block)
+        self._blocks += 1
 
     def _rewrite_if_due(self, added: int) -> bool:
-        """Whether the file was written anew, with all that is pending."""
-        if self._size + added < REWRITE_BYTES_MIN and not self._is_replaced:
+        """Whether the file was replaced by one with all states, those that are pending too."""
+        if self._size + added < REWRITE_BYTES_MIN and not self._must_rewrite:
             return False
         content = _whole(self._states)
-        if self._size + added < REWRITE_GROWTH * len(content) and not self._is_replaced:
+        if self._size + added < REWRITE_GROWTH * len(content) and not self._must_rewrite:
             return False
-        self._is_replaced = True
+        self._must_rewrite = True
         self._file_system.write_atomically(self._path, content)
         self._file.close()
         self._file = self._file_system.open(self._path)
-        self._size, self._has_torn_end, self._is_replaced = len(content), False, False
+        self._size, self._blocks, self._must_rewrite = len(content), 1, False
         return True
 
-    def _load(self, data: bytes) -> None:
-        if data[: len(_MAGIC)] != _MAGIC:
-            raise StorageDamaged(str(self._path), 0, "the file does not begin with its mark")
-        position = len(_MAGIC)
-        while position < len(data):
-            content = _unwrap(data, position)
-            if content is None:
-                self._judge_end(data, position)
-                break
-            try:
-                self._apply(content)
-            except (struct.error, ValueError) as error:
-                detail = f"the content makes no sense: {error}"
-                raise StorageDamaged(str(self._path), position, detail) from None
-            position += _BLOCK.size + len(content)
-        self._size = position
 
-    def _judge_end(self, data: bytes, position: int) -> None:
-        """Cuts what a crash tore; raises StorageDamaged if a valid block follows."""
-        for later in range(position + 1, len(data) - _BLOCK.size):
-            if _unwrap(data, later) is not None:
-                detail = f"the block is bad, and a valid one follows at byte {later}"
-                raise StorageDamaged(str(self._path), position, detail)
-        self._file.truncate(position)
+def write_hard_states(path: Path, states: _States, *, file_system: FileSystem) -> None:
+    """A file with these and no others, durable when this returns."""
+    file_system.write_atomically(path, _whole(states))
 
-    def _apply(self, content: bytes) -> None:
-        position = 0
-        while position < len(content):
-            kind, topic, partition, term, vote, is_gone, length = _RECORD.unpack_from(
-                content, position
-            )
-            position += _RECORD.size
-            directory = content[position : position + length].decode()
-            position += length
-            topic_id = TopicId(UUID(bytes=topic))
-            if kind == _FORGET_TOPIC:
-                self._states = {
-                    group: state
-                    for group, state in self._states.items()
-                    if group.topic_id != topic_id
-                }
-                continue
-            if kind != _STATE:
-                raise ValueError(f"there is no record of kind {kind}")
+
+def read_hard_states(path: Path, *, file_system: FileSystem) -> FoundHardStates:
+    """Changes nothing. A file that is missing has lost everything."""
+    if not file_system.exists(path):
+        missing = BadBytes(0, 0, "the file is missing")
+        return FoundHardStates({}, Blocks([], 0, [], None, [missing]))
+    blocks = read_blocks(read_readable(path, file_system=file_system))
+    states: _States = {}
+    for content in blocks.contents:
+        try:
+            _apply(content, states)
+        except (struct.error, ValueError) as error:
+            blocks.lost.append(BadBytes(0, len(content), f"a block makes no sense: {error}"))
+    return FoundHardStates(states, blocks)
+
+
+def read_readable(path: Path, *, file_system: FileSystem) -> bytes:
+    """The file; what the disk does not give back of it is filled with what makes no sense."""
+    try:
+        return file_system.read(path)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+    # A bad sector makes its page unreadable, not the whole file.
+    file = file_system.open(path)
+    try:
+        return b"".join(
+            _read_page(file, position, path) for position in range(0, file.size(), PAGE_BYTES)
+        )
+    finally:
+        file.close()
+
+
+def _read_page(file: File, position: int, path: Path) -> bytes:
+    try:
+        return file.pread(PAGE_BYTES, position)
+    except OSError as error:
+        logger.warning("%s can't be read at byte %d: %s", path, position, error)
+        return _UNREADABLE
+
+
+def _log_faults(path: Path, blocks: Blocks) -> None:
+    for fault in blocks.saved:
+        logger.warning("%s is rewritten: %s", path, fault)
+    if blocks.torn is not None:
+        logger.warning("the end of %s is cut: %s", path, blocks.torn)
+
+
+def _apply(content: bytes, states: _States) -> None:
+    position = 0
+    while position < len(content):
+        kind, topic, partition, term, vote, is_gone, length = _RECORD.unpack_from(content, position)
+        position += _RECORD.size
+        directory = content[position : position + length].decode()
+        position += length
+        topic_id = TopicId(UUID(bytes=topic))
+        if kind == _FORGET_TOPIC:
+            _forget(states, topic_id)
+        elif kind == _STATE:
             group = PartitionId(topic_id, PartitionIndex(partition))
-            self._states[group] = StoredHardState(term, vote, directory, is_gone)
+            states[group] = StoredHardState(term, vote, directory, is_gone)
+        else:
+            raise ValueError(f"there is not a record of kind {kind}")
 
 
-def create_hard_states(path: Path, *, file_system: FileSystem) -> None:
-    """An empty file, durable when this returns."""
-    file_system.write_atomically(path, _MAGIC)
+def _forget(states: _States, topic_id: TopicId) -> None:
+    for group in [group for group in states if group.topic_id == topic_id]:
+        del states[group]
 
 
 def _encode(group: PartitionId, state: StoredHardState) -> bytes:
@@ -205,23 +261,5 @@ def _encode_forgotten(topic_id: TopicId) -> bytes:
     return _RECORD.pack(_FORGET_TOPIC, topic_id.bytes, 0, 0, NO_VOTE, False, 0)
 
 
-def _whole(states: dict[PartitionId, StoredHardState]) -> bytes:
-    content = b"".join(_encode(group, state) for group, state in states.items())
-    return _MAGIC + _wrap(content) if content else _MAGIC
-
-
-def _wrap(content: bytes) -> bytes:
-    assert len(content) <= BLOCK_BYTES_MAX
-    return _BLOCK.pack(len(content), crc32c(content)) + content
-
-
-def _unwrap(data: bytes, position: int) -> bytes | None:
-    """The content of the block at `position`; None if there is no valid one."""
-    with contextlib.suppress(struct.error):
-        length, checksum = _BLOCK.unpack_from(data, position)
-        start = position + _BLOCK.size
-        # An empty block is never written, and zeros would look like one.
-        if 0 < length <= min(BLOCK_BYTES_MAX, len(data) - start):
-            content = data[start : start + length]
-            return content if crc32c(content) == checksum else None
-    return None
+def _whole(states: _States) -> bytes:
+    return encode_block(0, b"".join(_encode(group, state) for group, state in states.items()))

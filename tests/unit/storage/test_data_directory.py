@@ -5,15 +5,26 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
 from penstock.model.errors import StartRefused
-from penstock.model.ids import BrokerId, DirectoryId, ReplicaId, TopicId
+from penstock.model.ids import (
+    BrokerId,
+    DirectoryId,
+    PartitionId,
+    PartitionIndex,
+    ReplicaId,
+    TopicId,
+)
 from penstock.storage.data_directory import DataDirectory, new_cluster_id
 from penstock.storage.file_system import RealFileSystem
+from penstock.storage.hard_state_blocks import MARK_1, PAGE_BYTES
+from penstock.storage.hard_states import HardStates, StoredHardState
 from tests.unit.storage.fault_file_system import FaultFileSystem, PowerLoss
 
 NODE = BrokerId(0)
@@ -70,10 +81,125 @@ def test_directories_of_one_node_differ(tmp_path: Path) -> None:
     second.close()
 
 
-def test_lost_votes_are_refused(tmp_path: Path) -> None:
+def lose_votes(path: Path) -> None:
+    data = bytearray((path / "hard_states").read_bytes())
+    for position in range(40, len(data), PAGE_BYTES):
+        data[position - 20] ^= 1
+    (path / "hard_states").write_bytes(data)
+
+
+@pytest.mark.parametrize("lose", [lose_votes, lambda path: (path / "hard_states").unlink()])
+def test_a_directory_that_lost_votes_becomes_another_one(
+    tmp_path: Path, lose: Callable[[Path], None]
+) -> None:
+    first = open_directory(tmp_path)
+    founders = [ReplicaId(NODE, first.directory_id)]
+    first.set_cluster("a cluster", founders)
+    first.close()
+    assert first.former_ids == ()
+    ids = [first.directory_id]
+    for loss in range(1, 3):
+        lose(tmp_path)
+        again = open_directory(tmp_path)
+        assert again.directory_id not in ids
+        assert again.former_ids == tuple(ids)
+        assert (again.incarnation, again.cluster_id) == (1 + loss, "a cluster")
+        assert again.founders == tuple(founders)
+        again.close()
+        ids.append(again.directory_id)
+    last = open_directory(tmp_path)
+    assert (last.directory_id, last.former_ids) == (ids[-1], tuple(ids[:-1]))
+    HardStates.open(last.hard_states_path, file_system=RealFileSystem()).close()
+    last.close()
+
+
+def test_no_crash_brings_a_directory_that_lost_votes_back_as_itself() -> None:
+    """Power is lost at each step: whoever has the old id still has the damage to show for it."""
+    path = Path("/data/node")
+    key = PartitionId(TOPIC, PartitionIndex(0))
+    for steps in range(100):
+        disk = FaultFileSystem()
+        directory = DataDirectory.open(path, node=NODE, file_system=disk)
+        old = directory.directory_id
+        states = HardStates.open(directory.hard_states_path, file_system=disk)
+        for term in (3, 4):
+            states.put(key, StoredHardState(term))
+            states.flush()
+        end = disk.size(directory.hard_states_path)
+        for position in (end - PAGE_BYTES + 20, end - 2 * PAGE_BYTES + 20):
+            disk.damage(directory.hard_states_path, position)
+        disk.locks.clear()
+        disk.steps_left = steps
+        is_done = False
+        with suppress(PowerLoss):
+            DataDirectory.open(path, node=NODE, file_system=disk)
+            is_done = True
+        for found in (disk.after_kill(), *(disk.after_power_loss(seed) for seed in range(4))):
+            found.locks.clear()
+            again = DataDirectory.open(path, node=NODE, file_system=found)
+            assert again.directory_id != old
+            assert again.former_ids[0] == old
+            # What is whole is kept: terms had come so far at least.
+            kept = HardStates.open(again.hard_states_path, file_system=found).get(key)
+            assert kept == StoredHardState(3)
+        if is_done:
+            assert steps > 5
+            return
+    raise AssertionError("it never came to the end")
+
+
+def test_no_bad_bit_or_page_loses_the_identity(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = open_directory(tmp_path)
+    directory.set_cluster("a cluster", [ReplicaId(NODE, OTHER)])
+    directory.close()
+    file = tmp_path / "penstock.json"
+    data = file.read_bytes()
+    text = len(data[:PAGE_BYTES].rstrip())
+    copies = (0, PAGE_BYTES)
+    for position in (copy + place for copy in copies for place in (*range(0, text, 3), 4000)):
+        changed = bytearray(data)
+        changed[position] ^= 1 << position % 8
+        file.write_bytes(changed)
+        stopped = DataDirectory.open_stopped(tmp_path, file_system=RealFileSystem())
+        assert stopped._identity == directory._identity
+        stopped.close()
+    assert "one copy" in caplog.text
+    for page in range(0, len(data), PAGE_BYTES):
+        file.write_bytes(data[:page] + bytes(PAGE_BYTES) + data[page + PAGE_BYTES :])
+        stopped = DataDirectory.open_stopped(tmp_path, file_system=RealFileSystem())
+        assert stopped._identity == directory._identity
+        stopped.close()
+
+
+def test_an_identity_with_a_bad_bit_in_each_copy_is_refused(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path)
+    directory.close()
+    file = tmp_path / "penstock.json"
+    name = directory.directory_id.encode()
+    file.write_bytes(file.read_bytes().replace(name, b"x" + name[1:]))
+    assert "damaged" in refusal(tmp_path)
+
+
+def test_a_directory_of_format_2_is_brought_up_to_date(tmp_path: Path) -> None:
     open_directory(tmp_path).close()
-    (tmp_path / "hard_states").unlink()
-    assert "vote twice" in refusal(tmp_path)
+    old = {
+        "format": 2,
+        "node": 0,
+        "directory_id": "an id",
+        "incarnation": 7,
+        "cluster_id": "a cluster",
+        "founders": [[0, "an id"]],
+    }
+    (tmp_path / "penstock.json").write_text(json.dumps(old, indent=2))
+    (tmp_path / "hard_states").write_bytes(MARK_1)
+    directory = open_directory(tmp_path)
+    assert (directory.directory_id, directory.incarnation) == ("an id", 8)
+    assert (directory.cluster_id, directory.founders) == ("a cluster", ((0, "an id"),))
+    assert directory.former_ids == ()
+    assert b'"format": 3' in (tmp_path / "penstock.json").read_bytes()
+    directory.close()
 
 
 def test_the_format_of_a_preview_is_refused(tmp_path: Path) -> None:
@@ -111,8 +237,9 @@ def test_the_lock_goes_with_its_process(tmp_path: Path) -> None:
 
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     open_directory(tmp_path).close()
-    (tmp_path / "penstock.json").write_text(json.dumps({"format": 99, "anything": "else"}))
-    assert "newer" in refusal(tmp_path)
+    for text in (newer := json.dumps({"format": 99, "anything": "else"}), newer * 2):
+        (tmp_path / "penstock.json").write_text(text)
+        assert "newer" in refusal(tmp_path)
 
 
 def test_another_node_is_refused(tmp_path: Path) -> None:
