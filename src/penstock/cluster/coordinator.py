@@ -95,6 +95,7 @@ class Cluster:
         advertised: Endpoint = Endpoint("127.0.0.1", 0),  # noqa: B008  (an immutable tuple)
     ) -> None:
         self.broker_id = broker_id
+        self._own = ReplicaId(broker_id, directory_id)
         self.cluster_id = cluster_id
         self.advertised = advertised
         self.static_broker_config = dict(static_broker_config)
@@ -121,7 +122,7 @@ class Cluster:
             exchange=exchange,
             decider=self._decider,
             founders=founders,
-            own=ReplicaId(broker_id, directory_id),
+            own=self._own,
         )
         feed.on_applied(self._applied)
 
@@ -206,9 +207,10 @@ class Cluster:
         return all(applied(number) >= offset for number in self.alive_brokers())
 
     def replica_ids(self, brokers: Iterable[BrokerId]) -> list[ReplicaId]:
-        """Those of them that belong to the cluster, with the directories they have now."""
-        known = self.brokers
-        return [known[number].replica_id for number in brokers if number in known]
+        """Those of them that belong to the cluster, with the directories they have now. Of its own
+        a node knows it before the cluster does."""
+        known, own = self.brokers, self._own
+        return [own if n == own.node else known[n].replica_id for n in brokers if n in known]
 
     async def register(self, broker: Broker) -> None:
         """Makes this node a broker of the cluster; returns when its copy shows it.

@@ -10,7 +10,6 @@ from uuid import UUID
 from penstock.cluster.state import ClusterState
 from penstock.cluster.topic_names import CLUSTER_METADATA
 from penstock.model.ids import (
-    BrokerId,
     PartitionId,
     PartitionIndex,
     ReplicaId,
@@ -40,20 +39,22 @@ class Members(NamedTuple):
     learners: list[ReplicaId]
 
 
-def metadata_members(state: ClusterState, founders: Sequence[ReplicaId], own: BrokerId) -> Members:
+def metadata_members(state: ClusterState, founders: Sequence[ReplicaId], own: ReplicaId) -> Members:
     """Who shall belong to the group: founders vote before others, low numbers before high ones.
 
     The asker comes first among the voters, since the first one is to lead: whoever has become the
-    controller stays it.
+    controller stays it. Of its own directory it knows before it has registered.
     """
     members = {broker.id: broker.replica_id for broker in state.brokers.values()}
     for founder in founders:
         # A founder that has not registered yet is a member all the same.
         if founder.node not in members and founder.node not in state.removed_brokers:
             members[founder.node] = founder
+    if own.node in members:
+        members[own.node] = own
     founding = {founder.node for founder in founders}
     ranked = sorted(members, key=lambda n: (state.is_drained(n), n not in founding, n))
     voting = [node for node in ranked[:VOTERS_MAX] if not state.is_drained(node)] or ranked[:1]
-    voting.sort(key=lambda node: (node != own, node))
+    voting.sort(key=lambda node: (node != own.node, node))
     learning = sorted(node for node in members if node not in voting)
     return Members([members[n] for n in voting], [members[n] for n in learning])

@@ -90,5 +90,5 @@ class Registration:
         """Only the controller does: its copy is the newest, and an old one might name a broker
         that is gone or forget one that has come."""
         if self._host.is_ready:
-            members = metadata_members(self._feed.state, self._founders, self._own.node)
+            members = metadata_members(self._feed.state, self._founders, self._own)
             self._host.replica.set_wanted(members.voters, members.learners)

@@ -25,6 +25,9 @@ T = TypeVar("T")
 
 # Beside a log whose state machine is hosted: what the state was at an offset.
 STATE_SNAPSHOT = "state.snapshot"
+# A file beside a log that was made for a replica that came back and does not have everything again.
+# The terms and votes say so too, but may be lost.
+RETURNING = "returning"
 
 
 class LogKeeper:
@@ -80,6 +83,17 @@ class LogKeeper:
     def set_doubt_soon(self, doubt: Doubt) -> None:
         """Notes what the log may lack, or that it lacks nothing any more."""
         self._track(self._grudgingly(self._exclusively(lambda _: self._log.set_doubt(doubt))))
+
+    def set_returned_soon(self) -> None:
+        """Notes that a replica that came back has everything again."""
+
+        def chore(_: Checkpointer) -> None:
+            mark = self._log.directory / RETURNING
+            if self._file_system.exists(mark):
+                self._file_system.remove(mark)
+                self._file_system.sync_directory(self._log.directory)
+
+        self._track(self._grudgingly(self._exclusively(chore)))
 
     async def _grudgingly(self, work: Awaitable[None]) -> None:
         try:

@@ -45,7 +45,7 @@ def make_node(opened: OpenedLog, parts: ReplicaParts, stored: StoredLog) -> Raft
         settings=parts.raft_settings,
         log=stored,
         hard_state=opened.hard_state,
-        memberships=_memberships(opened),
+        memberships=_memberships(opened, parts),
         random_below=parts.random_below,
         commit_index=committed_index(log),
         has_room=parts.outbound.has_room,
@@ -54,15 +54,23 @@ def make_node(opened: OpenedLog, parts: ReplicaParts, stored: StoredLog) -> Raft
     )
 
 
-def _memberships(opened: OpenedLog) -> list[MembershipStep]:
+def _memberships(opened: OpenedLog, parts: ReplicaParts) -> list[MembershipStep]:
     """That before the log is not known any more if a repair had to make the checkpoint anew."""
     steps = []
     for index, data in opened.log.memberships():
         membership = Membership(frozenset(opened.founders))
         if data:
             membership = decode_membership(data, may_be_empty=True)
-        steps.append(MembershipStep(LogIndex(index), membership))
+        steps.append(MembershipStep(LogIndex(index), _as_now(membership, parts)))
     return steps
+
+
+def _as_now(membership: Membership, parts: ReplicaParts) -> Membership:
+    """Where this replica was the only voter under a former id, it still is: nobody else could
+    vote, so a vote that it forgot can't have made another leader."""
+    if len(membership.voters) == 1 and membership.voters <= parts.former:
+        return membership._replace(voters=frozenset({parts.own}))
+    return membership
 
 
 def make_offsets(log: Log, commit_index: LogIndex) -> IndexOffsets:

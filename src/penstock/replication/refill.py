@@ -57,6 +57,7 @@ class Refill:
     def end(self) -> None:
         self.is_due = False
         self._node.is_whole_again()
+        self._keeper.set_returned_soon()
         if self._log.doubt != NO_DOUBT:
             self._keeper.set_doubt_soon(NO_DOUBT)
 

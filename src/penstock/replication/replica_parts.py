@@ -19,6 +19,8 @@ from penstock.storage.file_system import FileSystem
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaParts:
     own: ReplicaId
+    # Who this replica was before its node's terms and votes were lost.
+    former: frozenset[ReplicaId]
     clock: Clock
     executor: Executor
     background: Executor

@@ -32,7 +32,7 @@ from penstock.replication.batch_buffers import BatchBuffers
 from penstock.replication.cold_entries import FollowerReads
 from penstock.replication.entry_codec import decode_membership, encode_membership
 from penstock.replication.hard_state_writer import NO_VOTE, HardStateWriter, stored
-from penstock.replication.keeper import STATE_SNAPSHOT
+from penstock.replication.keeper import RETURNING, STATE_SNAPSHOT
 from penstock.replication.opening import OpenedLog
 from penstock.replication.outbound import Outbound
 from penstock.replication.pressure import Pressure
@@ -67,7 +67,7 @@ class _Place(NamedTuple):
     @property
     def is_known(self) -> bool:
         """Whether the group has a log here."""
-        return self.known is not None and not self.known.is_gone
+        return self.known is not None and not self.known.is_gone and not self.known.is_unsure
 
 
 class ReplicaStore:
@@ -100,6 +100,7 @@ class ReplicaStore:
         self._hard_states = HardStateWriter(hard_states, executor)
         self._parts = ReplicaParts(
             own=own,
+            former=frozenset(ReplicaId(own.node, each) for each in directory.former_ids),
             clock=clock,
             executor=executor,
             background=background,
@@ -221,7 +222,7 @@ class ReplicaStore:
             [
                 (place.key, stored(outcome.hard_state))
                 for place, outcome in zip(places, outcomes, strict=True)
-                if isinstance(outcome, OpenedLog) and place.known is None
+                if isinstance(outcome, OpenedLog) and (place.known is None or place.known.is_unsure)
             ]
         )
         return outcomes
@@ -283,7 +284,7 @@ class ReplicaStore:
         except (StorageDamaged, OSError) as error:
             return error
         hard_state = _hard_state(place.known)
-        is_returning = place.known is not None and place.known.is_gone
+        is_returning = self._is_returning(place)
         is_new = log.last_index == 0 and hard_state.term == 0 and not is_returning
         return OpenedLog(
             log,
@@ -294,16 +295,28 @@ class ReplicaStore:
             is_returning=is_returning,
         )
 
+    def _is_returning(self, place: _Place) -> bool:
+        is_marked = self._file_system.exists(place.path / RETURNING)
+        return is_marked or (place.known is not None and place.known.is_gone)
+
     def _make(self, place: _Place) -> Log:
-        # One that comes back must not take itself for what it was when the group was founded.
-        founders = Membership(frozenset(place.founders if place.known is None else ()))
+        founders = frozenset(place.founders)
+        # Where terms and votes were lost, nobody knows whether the replica was here before; surely
+        # not if it is among the founders under the id that it has now.
+        forgets = bool(self._parts.former) and self._own not in founders
+        if place.known is not None or forgets:
+            # One that comes back must not take itself for what it was when the group was founded,
+            # nor for what the first entries say that it was once.
+            founders = frozenset()
+            self._file_system.make_directory(place.path)
+            self._file_system.write_atomically(place.path / RETURNING, b"")
         return Log.create(
             place.path,
             config=place.config,
             file_system=self._file_system,
             open_files=self._open_files,
             clock=self._clock,
-            base=LogBase(membership=encode_membership(founders)),
+            base=LogBase(membership=encode_membership(Membership(founders))),
         )
 
     def _open(self, place: _Place) -> tuple[Log, ProducerLedger]:
@@ -341,7 +354,7 @@ class ReplicaStore:
         members = set(place.founders)
         if membership:
             members = set(decode_membership(membership, may_be_empty=True).members)
-        return bool(members - {self._own})
+        return bool(members - {self._own} - self._parts.former)
 
 
 def _waiting() -> tuple[asyncio.Future[None], Callable[[Exception | None], None]]:

@@ -298,7 +298,7 @@ def _start(
     if found.lost:
         # Only now: a crash before this finds the loss again and takes yet another id. What is
         # left says at least how far terms had come.
-        write_hard_states(path / _HARD_STATES, found.states, file_system=file_system)
+        write_hard_states(path / _HARD_STATES, found.bounds(), file_system=file_system)
     return identity
 
 

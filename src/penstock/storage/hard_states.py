@@ -34,10 +34,12 @@ REWRITE_GROWTH = 4
 
 NO_VOTE = -1
 
-# Kind, topic, partition, term, vote, whether the replica is gone, length of the vote's directory.
-_RECORD = struct.Struct(">B16siqi?H")
+# Kind, topic, partition, term, vote, where the replica is, length of the vote's directory.
+_RECORD = struct.Struct(">B16siqiBH")
 _STATE = 1
 _FORGET_TOPIC = 2
+_GONE = 1
+_UNSURE = 2
 # Stands for a page that the disk does not give back: neither a valid block nor zeros.
 _UNREADABLE = b"\xee" * PAGE_BYTES
 
@@ -50,6 +52,9 @@ class StoredHardState(NamedTuple):
     vote_directory: str = ""
     # The replica moved away: its vote stays, and that its log is missing is not damage.
     is_gone: bool = False
+    # Left over where others were lost: the term had come so far at least, and nobody knows whether
+    # the replica moved away since.
+    is_unsure: bool = False
 
 
 class FoundHardStates(NamedTuple):
@@ -63,6 +68,13 @@ class FoundHardStates(NamedTuple):
     def lost(self) -> list[BadBytes]:
         """If there is any, terms and votes may be lost."""
         return self.blocks.lost
+
+    def bounds(self) -> _States:
+        """What can be said of the groups if something is lost."""
+        return {
+            group: StoredHardState(state.term, is_unsure=True)
+            for group, state in self.states.items()
+        }
 
 
 class HardStates:
@@ -224,7 +236,7 @@ def _log_faults(path: Path, blocks: Blocks) -> None:
 def _apply(content: bytes, states: _States) -> None:
     position = 0
     while position < len(content):
-        kind, topic, partition, term, vote, is_gone, length = _RECORD.unpack_from(content, position)
+        kind, topic, partition, term, vote, where, length = _RECORD.unpack_from(content, position)
         position += _RECORD.size
         directory = content[position : position + length].decode()
         position += length
@@ -233,7 +245,8 @@ def _apply(content: bytes, states: _States) -> None:
             _forget(states, topic_id)
         elif kind == _STATE:
             group = PartitionId(topic_id, PartitionIndex(partition))
-            states[group] = StoredHardState(term, vote, directory, is_gone)
+            is_gone, is_unsure = bool(where & _GONE), bool(where & _UNSURE)
+            states[group] = StoredHardState(term, vote, directory, is_gone, is_unsure)
         else:
             raise ValueError(f"there is not a record of kind {kind}")
 
@@ -251,14 +264,14 @@ def _encode(group: PartitionId, state: StoredHardState) -> bytes:
         group.partition,
         state.term,
         state.vote_node,
-        state.is_gone,
+        state.is_gone * _GONE | state.is_unsure * _UNSURE,
         len(directory),
     )
     return head + directory
 
 
 def _encode_forgotten(topic_id: TopicId) -> bytes:
-    return _RECORD.pack(_FORGET_TOPIC, topic_id.bytes, 0, 0, NO_VOTE, False, 0)
+    return _RECORD.pack(_FORGET_TOPIC, topic_id.bytes, 0, 0, NO_VOTE, 0, 0)
 
 
 def _whole(states: _States) -> bytes:

@@ -18,11 +18,13 @@ def state_of(*numbers: int) -> ClusterState:
 
 
 def voters(state: ClusterState, own: int = 1) -> list[int]:
-    return [each.node for each in metadata_members(state, FOUNDERS, BrokerId(own)).voters]
+    return [each.node for each in metadata_members(state, FOUNDERS, broker(own).replica_id).voters]
 
 
 def learners(state: ClusterState, own: int = 1) -> list[int]:
-    return [each.node for each in metadata_members(state, FOUNDERS, BrokerId(own)).learners]
+    return [
+        each.node for each in metadata_members(state, FOUNDERS, broker(own).replica_id).learners
+    ]
 
 
 def test_founders_belong_to_it_before_they_register() -> None:
@@ -47,14 +49,14 @@ def test_a_removed_founder_is_out_until_it_comes_back() -> None:
     state.apply(BrokerRemoved(broker=BrokerId(2)))
     assert voters(state) == [1, 3]
     state.apply(BrokerStored(broker=broker(2, directory="new")))
-    members = metadata_members(state, FOUNDERS, BrokerId(1))
+    members = metadata_members(state, FOUNDERS, broker(1).replica_id)
     assert broker(2, directory="new").replica_id in members.voters
 
 
 def test_a_new_directory_replaces_the_old_one() -> None:
     state = state_of(1, 2)
     state.apply(BrokerStored(broker=broker(3, directory="new")))
-    members = metadata_members(state, FOUNDERS, BrokerId(1))
+    members = metadata_members(state, FOUNDERS, broker(1).replica_id)
     assert members.voters[2] == (3, "new")
     assert members.learners == []
 

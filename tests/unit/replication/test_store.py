@@ -74,9 +74,12 @@ def test_a_log_that_an_earlier_attempt_left_is_durable_before_its_group_is_known
             made._end_refill()
             await node.store.close()
             for seed in range(20):
-                again = await Node(disk.after_power_loss(seed), executor).open()
+                found = Node(disk.after_power_loss(seed), executor)
+                known = found.store._hard_states.get(made.key)
+                assert known is not None
+                assert not known.is_gone
+                again = await found.open()
                 assert again.stopped_because is None
-                assert not again.is_returning
                 await again.close()
             await made.close()
 
