@@ -1,11 +1,20 @@
 """What happens to a cluster of three under load: the short tests and the soaks run the same."""
 
+import json
 import random
 import time
+from base64 import urlsafe_b64decode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import UUID
 
+from penstock.protocol.kafka.api_keys import ApiKey
+from penstock.protocol.kafka.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    QuorumPartition,
+    QuorumTopic,
+)
 from tests.e2e.cluster_disks import Disk
 from tests.e2e.cluster_history import History, Summary, under_load
 from tests.e2e.cluster_logs import compare_logs
@@ -13,9 +22,12 @@ from tests.e2e.cluster_moves import await_move, move_replicas, operate, start_mo
 from tests.e2e.cluster_network import Network
 from tests.e2e.cluster_nodes import Cluster, ClusterNode, wait_until
 from tests.e2e.cluster_probe import Probe
+from tests.unit.storage.rot import lose_last_votes
 
 TOPIC = "history"
 OFFSETS = "__consumer_offsets"
+METADATA_TOPIC = "__cluster_metadata"
+QUORUM_VERSION = 2
 PEER_SECRET = {"PENSTOCK_PEER_SECRET": "known to the members only"}
 # Ten ticks of a tenth of a second, and up to as much again by chance.
 ELECTION_TIMEOUT_S = 2.0
@@ -173,6 +185,47 @@ def lose_disk(cluster: Cluster, history: History, dice: random.Random) -> None:
     history.wait_for_progress(timeout_s=GOES_ON_WITHIN_S)
     node.start()
     cluster.wait_until_healthy(TOPIC, OFFSETS, timeout_s=SETTLED_WITHIN_S)
+
+
+def lose_votes(cluster: Cluster, history: History, dice: random.Random) -> None:
+    """Both copies of what a node promised last are bad: it comes back as somebody else, who has
+    the data already and takes the place of the old member in every group."""
+    node = dice.choice(cluster.running())
+    before = directory_of(node)
+    node.kill()
+    lose_last_votes(node.data_dir)
+    history.wait_for_progress(timeout_s=GOES_ON_WITHIN_S)
+    node.start()
+    after = directory_of(node)
+    assert after != before
+    assert "comes back as somebody else" in node.stderr()
+    cluster.wait_until_healthy(TOPIC, OFFSETS, timeout_s=SETTLED_WITHIN_S)
+    wait_until(
+        "the metadata has the new member as a voter and the old one not at all",
+        lambda: after in metadata_voters(cluster) and before not in metadata_voters(cluster),
+        SETTLED_WITHIN_S,
+    )
+    assert len(metadata_voters(cluster)) == len(cluster.nodes)
+
+
+def directory_of(node: ClusterNode) -> UUID:
+    """The id of its data directory, as Kafka shows it."""
+    text = (node.data_dir / "penstock.json").read_text()
+    directory = json.loads(text[: len(text) // 2])["directory_id"]
+    return UUID(bytes=urlsafe_b64decode(directory + "=="))
+
+
+def metadata_voters(cluster: Cluster) -> list[UUID]:
+    wanted = QuorumTopic(topic_name=METADATA_TOPIC, partitions=[QuorumPartition(partition_index=0)])
+    answer = cluster.running()[0].ask(
+        ApiKey.DESCRIBE_QUORUM, QUORUM_VERSION, DescribeQuorumRequest(topics=[wanted])
+    )
+    return [
+        voter.replica_directory_id
+        for topic in answer.topics
+        for partition in topic.partitions
+        for voter in partition.current_voters
+    ]
 
 
 def replace_node(cluster: Cluster, history: History, dice: random.Random) -> None:

@@ -19,6 +19,7 @@ from tests.e2e.clients.everyone import BY_NAME
 from tests.e2e.conftest import MakeBroker, create_topic
 from tests.e2e.processes import Broker, run
 from tests.e2e.wire import Wire
+from tests.unit.storage.rot import lose_last_votes
 
 # Each record is a batch of its own, so that a test can aim at one of them.
 RECORDS = 10
@@ -107,6 +108,24 @@ def broker(make_broker: MakeBroker) -> Broker:
 @pytest.fixture
 def topic(broker: Broker) -> str:
     return create_topic(broker.bootstrap, segment_bytes=str(SEGMENT_BYTES))
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_a_lone_node_that_lost_its_votes_goes_on_with_all_it_has(
+    broker: Broker, topic: str, clean: bool
+) -> None:
+    """Nobody else could vote: it takes another id, and its partitions and metadata follow."""
+    write_batches(broker, topic)
+    for kept in (RECORDS, RECORDS + 1):
+        if clean:
+            assert broker.terminate() == 0
+        else:
+            broker.kill()
+        lose_last_votes(broker.data_dir)
+        broker.start()
+        assert "comes back as somebody else" in broker.stderr()
+        assert_goes_on(broker, topic, kept)
+        assert_others_go_on(broker)
 
 
 @pytest.mark.parametrize("missing", [1, 30, 400])
