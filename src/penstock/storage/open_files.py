@@ -3,6 +3,9 @@
 A segment keeps a `CachedFile` for life; the descriptor behind it comes and goes. A pinned file is
 never closed, so bytes that are on their way to a socket stay readable even after their segment
 was deleted or replaced.
+
+The event loop reads through these files too, so nobody touches the disk while it holds their lock:
+a thread that hangs in making a file would take the loop with it.
 """
 
 from collections import OrderedDict
@@ -42,65 +45,108 @@ class OpenFiles:
         return len(self._open)
 
     def _pin(self, file: "CachedFile", *, create: bool = False) -> File:
+        opened = self._pin_open(file)
+        if opened is not None:
+            return opened
+        return self._adopt(
+            file, self.file_system.create(file.path) if create else self._open_file(file)
+        )
+
+    def _pin_open(self, file: "CachedFile") -> File | None:
+        """None if it is to be opened first."""
         with self._lock:
             if file._file is None:
-                self._open_file(file, create=create)
-            else:
-                self._open.move_to_end(file)
+                if file._is_gone:
+                    raise FileGone(f"{file.path} is gone")
+                return None
+            self._open.move_to_end(file)
             file._pins += 1
-            assert file._file is not None
             return file._file
 
-    def _open_file(self, file: "CachedFile", *, create: bool) -> None:
-        if file._is_gone:
-            raise FileGone(f"{file.path} is gone")
-        file._file = (
-            self.file_system.create(file.path) if create else self.file_system.open(file.path)
-        )
-        self._open[file] = None
-        if len(self._open) > self._open_max:
-            self._close_oldest()
+    def _open_file(self, file: "CachedFile") -> File:
+        path = file.path
+        try:
+            return self.file_system.open(path)
+        except FileNotFoundError:
+            # Nobody else ever has its old name, so it has the new one by now.
+            moved_to = file._moving_to or file.path
+            if moved_to == path:
+                raise
+            return self.file_system.open(moved_to)
 
-    def _close_oldest(self) -> None:
-        for file in self._open:
-            if file._pins == 0 and file is not next(reversed(self._open)):
-                self._close(file)
-                return
+    def _adopt(self, file: "CachedFile", opened: File) -> File:
+        """Pins what was just opened, or what another thread opened meanwhile."""
+        with self._lock:
+            is_gone = file._is_gone and file._file is None
+            if is_gone or file._file is not None:
+                surplus: File | None = opened
+            else:
+                file._file = opened
+                surplus = None
+            if not is_gone:
+                assert file._file is not None
+                opened = file._file
+                file._pins += 1
+                self._open[file] = None
+                self._open.move_to_end(file)
+                surplus = surplus or self._take_oldest()
+        _close(surplus)
+        if is_gone:
+            raise FileGone(f"{file.path} is gone")
+        return opened
+
+    def _take_oldest(self) -> File | None:
+        """If too many are open: the one to close."""
+        if len(self._open) > self._open_max:
+            for file in self._open:
+                if file._pins == 0:
+                    return self._take(file)
+        return None
 
     def _unpin(self, file: "CachedFile") -> None:
+        closing = None
         with self._lock:
             assert file._pins > 0
             file._pins -= 1
             if file._pins == 0 and (file._is_gone or len(self._open) > self._open_max):
-                self._close(file)
+                closing = self._take(file)
+        _close(closing)
 
     def _retire(self, file: "CachedFile") -> None:
         with self._lock:
             file._is_gone = True
-            if file._file is not None and file._pins == 0:
-                self._close(file)
+            closing = self._take(file) if file._pins == 0 else None
+        _close(closing)
 
     def _release(self, file: "CachedFile") -> None:
         with self._lock:
-            if file._file is not None and file._pins == 0:
-                self._close(file)
+            closing = self._take(file) if file._pins == 0 else None
+        _close(closing)
 
     def _move(self, file: "CachedFile", path: Path) -> None:
-        with self._lock:
+        file._moving_to = path
+        try:
             self.file_system.rename(file.path, path)
             file.path = path
+        finally:
+            file._moving_to = None
 
-    def _close(self, file: "CachedFile") -> None:
-        del self._open[file]
-        if file._file is not None:
-            file._file.close()
-            file._file = None
+    def _take(self, file: "CachedFile") -> File | None:
+        """Its descriptor, which nobody else will use or close."""
+        self._open.pop(file, None)
+        taken, file._file = file._file, None
+        return taken
+
+
+def _close(file: File | None) -> None:
+    if file is not None:
+        file.close()
 
 
 class CachedFile:
     """One file of the set; opened when used, and kept open at least while it is pinned."""
 
-    __slots__ = ("_file", "_is_gone", "_open_files", "_pins", "path")
+    __slots__ = ("_file", "_is_gone", "_moving_to", "_open_files", "_pins", "path")
 
     def __init__(self, open_files: OpenFiles, path: Path) -> None:
         self.path = path
@@ -108,6 +154,8 @@ class CachedFile:
         self._file: File | None = None
         self._pins = 0
         self._is_gone = False
+        # The name that it has from some moment of a move on.
+        self._moving_to: Path | None = None
 
     def pin(self) -> None:
         self._open_files._pin(self)
