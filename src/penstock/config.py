@@ -37,6 +37,8 @@ HIDDEN = "(hidden)"
 # Kafka's name for what --rack says.
 RACK_SETTING = "broker.rack"
 CLUSTER_NODES_MAX = 1_000
+# The least and the most that can be asked for; less would take any busy disk for one that hangs.
+DISK_TIMEOUT_MS = (500, 600_000)
 
 _FIRST_NODE = BrokerId(0)
 _DOORS: Mapping[str, Endpoint] = MappingProxyType(
@@ -103,6 +105,7 @@ class Settings:
     advertise_peer: Endpoint | None = None
     rack: str | None = None
     peer_secret: str | None = field(default=None, repr=False)
+    disk_timeout_ms: int = 3000
     config: Path | None = None
     log_format: LogFormat = LogFormat.AUTO
     log_level: LogLevel = LogLevel.INFO
@@ -340,32 +343,21 @@ def _read_file(path: Path, by: str) -> dict[str, object]:
 
 
 def _parse_file(path: Path, by: str) -> object:
-    try:
-        text = path.read_text(encoding="utf-8")
-        return _read_toml(text) if path.suffix == ".toml" else _read_yaml(text)
-    except OSError as error:
-        problem = (error.strerror or "it can't be read").lower()
-        raise SettingsError(f"File {path} from {by} can't be read: {problem}.") from None
-    except ValueError as error:
-        problem = " ".join(str(error).split()).rstrip(".")
-        raise SettingsError(f"File {path} from {by} can't be understood: {problem}.") from None
-
-
-def _read_toml(text: str) -> object:
-    # Imported here, like YAML below, because most nodes start without a file.
+    # Imported here because most nodes start without a file.
     import tomllib
 
-    return tomllib.loads(text)
-
-
-def _read_yaml(text: str) -> object:
     import yaml
 
     try:
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ValueError(str(error)) from None
-    return {} if content is None else content
+        text = path.read_text(encoding="utf-8")
+        content = tomllib.loads(text) if path.suffix == ".toml" else yaml.safe_load(text)
+        return {} if content is None else content
+    except OSError as error:
+        problem = (error.strerror or "it can't be read").lower()
+        raise SettingsError(f"File {path} from {by} can't be read: {problem}.") from None
+    except (ValueError, yaml.YAMLError) as error:
+        problem = " ".join(str(error).split()).rstrip(".")
+        raise SettingsError(f"File {path} from {by} can't be understood: {problem}.") from None
 
 
 def _unknown(key: str, known: Iterable[str]) -> str:
@@ -409,14 +401,20 @@ def _config_path(raw: object) -> Path:
     return path
 
 
-def _node(raw: object) -> BrokerId:
+def _whole_number(raw: object, least: int, most: int) -> int:
     is_number = isinstance(raw, int) and not isinstance(raw, bool)
-    if not is_number and not (isinstance(raw, str) and re.fullmatch(r"\s*[0-9]{1,10}\s*", raw)):
-        raise _Unusable(f"it must be a whole number from 0 to {NODE_MAX}")
-    node = int(str(raw))
-    if not 0 <= node <= NODE_MAX:
-        raise _Unusable(f"it must be from 0 to {NODE_MAX}")
-    return BrokerId(node)
+    is_digits = isinstance(raw, str) and re.fullmatch(r"\s*[0-9]{1,10}\s*", raw)
+    if not (is_number or is_digits) or not least <= int(str(raw)) <= most:
+        raise _Unusable(f"it must be a whole number from {least} to {most}")
+    return int(str(raw))
+
+
+def _node(raw: object) -> BrokerId:
+    return BrokerId(_whole_number(raw, 0, NODE_MAX))
+
+
+def _disk_timeout(raw: object) -> int:
+    return _whole_number(raw, *DISK_TIMEOUT_MS)
 
 
 def _endpoint(raw: object) -> Endpoint:
@@ -587,6 +585,7 @@ SETTINGS: tuple[Setting, ...] = (
         _text,
         "What nodes prove to each other; needed beyond loopback, and never shown.",
     ),
+    _setting("disk_timeout_ms", "MS", "3000", _disk_timeout, "How long a leader's disk may hang."),
     _setting("config", "FILE", "", _config_path, "A TOML or YAML file with settings."),
     _setting("log_format", "auto|text|json", "auto", _choice(LogFormat), "How log lines look."),
     _setting(

@@ -61,6 +61,7 @@ class Exchange:
         self._progress = MetadataProgress()
         self._cluster_id = NO_CLUSTER
         self._timer: asyncio.TimerHandle | None = None
+        self._on_tick: list[Callable[[], None]] = []
         self._on_peers_changed: list[Callable[[], None]] = []
         self._peers_changed_is_due = False
 
@@ -84,7 +85,13 @@ class Exchange:
         self.tick()
 
     def tick(self) -> None:
+        for callback in self._on_tick:
+            callback()
         self._heartbeats.tick()
+
+    def on_tick(self, callback: Callable[[], None]) -> None:
+        """Calls back with every tick, before the groups get theirs."""
+        self._on_tick.append(callback)
 
     # Groups
 

@@ -185,6 +185,7 @@ class GroupMember(ABC):
             self,
             loop=self._loop,
             executor=parts.executor,
+            deadline=parts.disk_deadline,
             syncs_before_ack=self.config.flush_policy is FlushPolicy.BEFORE_ACK,
         )
         self._keeper = LogKeeper(
@@ -230,6 +231,11 @@ class GroupMember(ABC):
     @property
     def _is_alone(self) -> bool:
         return self._node.membership.members == {self.id}
+
+    @property
+    def _is_failing(self) -> bool:
+        """Whether its disk refuses to write, or hangs."""
+        return self._writer.failure is not None or self._parts.hard_states.hangs is not None
 
     @property
     def failing_because(self) -> OSError | None:
@@ -409,7 +415,10 @@ class GroupMember(ABC):
         is anybody else. A sole voter keeps its office, so that what it has can be read."""
         logger.error("%s can't be written: %s", self.partition, error)
         self._backlog.remove(self._acks.refuse(self._not_leader()))
-        if not self._is_sole_voter:
+        self._make_room()
+
+    def _make_room(self) -> None:
+        if self._node.role is Role.LEADER and not self._is_sole_voter:
             self._node.resign()
             self._consensus.drain()
 
@@ -428,6 +437,8 @@ class GroupMember(ABC):
     def step(self, message: Message) -> None:
         """Takes a message of another replica; raises PeerFault for what none should send."""
         if self._refusal is not None:
+            return
+        if isinstance(message, TimeoutNow) and self._is_failing:
             return
         if self._refill.is_due:
             self._refill.note(message)
@@ -461,8 +472,12 @@ class GroupMember(ABC):
             self._consensus.touch()
 
     def tick(self) -> None:
+        if self._refusal is not None:
+            return
+        self._writer.check_deadline()
         # Whoever can't write does not stand for election, nor one that came back.
-        if self._refusal is not None or self._writer.failure:
+        if self._is_failing:
+            self._make_room()
             return
         if self._refill.is_due:
             self._wait_to_be_refilled()

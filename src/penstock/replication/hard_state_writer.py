@@ -1,5 +1,8 @@
 """Group commit of terms and votes: whatever the replicas of a node promise in one turn of the loop
 is made durable together, in one write and one sync of the file that they share.
+
+A disk that does not answer in time can't take a vote, so no replica of the node stands for election
+then, and those that lead make room for others: the file that they share lies beside their logs.
 """
 
 import asyncio
@@ -9,6 +12,7 @@ from concurrent.futures import Executor
 
 from penstock.model.ids import PartitionId, TopicId
 from penstock.raft.entries import HardState
+from penstock.replication.disk_deadline import DiskDeadline, DiskHangs
 from penstock.storage.file_system import SyncFailed
 from penstock.storage.hard_states import HardStates, StoredHardState
 
@@ -34,6 +38,7 @@ class HardStateWriter:
 
     __slots__ = (
         "_broken",
+        "_deadline",
         "_executor",
         "_idle",
         "_is_closing",
@@ -41,12 +46,18 @@ class HardStateWriter:
         "_loop",
         "_queue",
         "_retry",
+        "_since",
         "_states",
+        "hangs",
     )
 
-    def __init__(self, states: HardStates, executor: Executor) -> None:
+    def __init__(self, states: HardStates, executor: Executor, deadline: DiskDeadline) -> None:
         self._states = states
         self._executor = executor
+        self._deadline = deadline
+        # When the job that runs was handed over, in ticks, and why it counts as failed.
+        self._since = 0
+        self.hangs: DiskHangs | None = None
         self._loop = asyncio.get_running_loop()
         self._queue: list[_Request] = []
         self._is_running = False
@@ -76,6 +87,13 @@ class HardStateWriter:
         """Its groups will never vote again: the id of a topic is not used twice."""
         self._add(lambda: self._states.forget_topic(topic_id), None)
 
+    def check_deadline(self) -> None:
+        """With every tick."""
+        is_at_work = self._is_running and self._retry is None
+        if is_at_work and self.hangs is None and self._deadline.is_over(self._since):
+            self.hangs = self._deadline.error()
+            logger.error("terms and votes can't be written: %s", self.hangs)
+
     async def close(self) -> None:
         """Waits until everything asked for is durable, or can't be; nothing is tried again."""
         self._is_closing = True
@@ -88,22 +106,28 @@ class HardStateWriter:
         self._queue.append((change, done))
         if not self._is_running:
             self._is_running = True
+            self._since = self._deadline.now
             self._loop.call_soon(self._start)
 
     def _start(self) -> None:
         if self._broken is not None:
             self._failed(self._take(), self._broken)
         elif self._queue:
-            self._executor.submit(self._run, self._take())
+            self._submit(self._take())
         else:
             self._is_running = False
             self._wake_idle()
+
+    def _submit(self, requests: list[_Request]) -> None:
+        self._since = self._deadline.now
+        self._executor.submit(self._run, requests)
 
     def _take(self) -> list[_Request]:
         taken, self._queue = self._queue, []
         return taken
 
     def _finished(self, requests: list[_Request], error: Exception | None) -> None:
+        self.hangs = None
         for _, done in requests:
             if done is not None:
                 done(error)
@@ -113,6 +137,7 @@ class HardStateWriter:
         """After a failed sync nobody knows what is on disk: nothing may be promised any more."""
         self._broken = error
         self._is_running = False
+        self.hangs = None
         for _, done in requests:
             if done is not None:
                 done(error)
@@ -120,6 +145,7 @@ class HardStateWriter:
 
     def _write_failed(self, requests: list[_Request], error: OSError) -> None:
         logger.error("terms and votes can't be written: %s", error)
+        self.hangs = None
         if self._is_closing:
             self._wake_idle()
         self._retry = self._loop.call_later(RETRY_AFTER_S, self._try_again, requests)
@@ -127,7 +153,7 @@ class HardStateWriter:
     def _try_again(self, requests: list[_Request]) -> None:
         self._retry = None
         if not self._is_closing:
-            self._executor.submit(self._run, requests)
+            self._submit(requests)
 
     def _wake_idle(self) -> None:
         idle, self._idle = self._idle, []

@@ -30,6 +30,7 @@ from penstock.raft.settings import RaftSettings
 from penstock.records.batch import BatchHeader
 from penstock.replication.batch_buffers import BatchBuffers
 from penstock.replication.cold_entries import FollowerReads
+from penstock.replication.disk_deadline import DiskDeadline
 from penstock.replication.entry_codec import decode_membership, encode_membership
 from penstock.replication.hard_state_writer import NO_VOTE, HardStateWriter, stored
 from penstock.replication.keeper import RETURNING, STATE_SNAPSHOT
@@ -82,6 +83,7 @@ class ReplicaStore:
         clock: Clock,
         executor: Executor,
         background: Executor,
+        disk_deadline: DiskDeadline,
         limits: Limits,
         own: ReplicaId,
         outbound: Outbound,
@@ -97,13 +99,15 @@ class ReplicaStore:
         self._executor = executor
         self._background = background
         self._own = own
-        self._hard_states = HardStateWriter(hard_states, executor)
+        self._disk_deadline = disk_deadline
+        self._hard_states = HardStateWriter(hard_states, executor, disk_deadline)
         self._parts = ReplicaParts(
             own=own,
             former=frozenset(ReplicaId(own.node, each) for each in directory.former_ids),
             clock=clock,
             executor=executor,
             background=background,
+            disk_deadline=disk_deadline,
             file_system=file_system,
             pressure=self.pressure,
             buffers=BatchBuffers(),
@@ -115,6 +119,11 @@ class ReplicaStore:
             random_below=random_below,
             raft_settings=raft_settings,
         )
+
+    def tick(self) -> None:
+        """A unit of time passed; comes before the replicas hear of it."""
+        self._disk_deadline.tick()
+        self._hard_states.check_deadline()
 
     async def create(
         self,

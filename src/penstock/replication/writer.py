@@ -10,6 +10,8 @@ the head of the queue and is tried again after a while, because Raft may have pr
 elsewhere already. A sync that fails leaves the page cache unknowable, since a retried sync may
 succeed without the data ever reaching the disk: the log is broken and must not be trusted before it
 was read again.
+
+A job that does not end in time counts as a write that failed, until it ends.
 """
 
 import asyncio
@@ -21,6 +23,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from penstock.model.errors import Refused
 from penstock.model.ids import LogIndex, Offset
 from penstock.replication.batch_buffers import Batch
+from penstock.replication.disk_deadline import DiskDeadline, DiskHangs
 from penstock.storage.file_system import SyncFailed
 from penstock.storage.log import Log, LogBase
 
@@ -66,7 +69,8 @@ class WriterOwner(Protocol):
         ...
 
     def write_failed(self, error: OSError) -> None:
-        """Nothing after the last `written` is in the log; it will be tried again."""
+        """Nothing after the last `written` is known to be in the log; it will be tried again, or
+        the disk hangs and may be done with it yet."""
         ...
 
     def log_broken(self, error: Exception) -> Refused:
@@ -98,10 +102,23 @@ _Outcomes = list[tuple[object, Exception | None]]
 
 
 class _Job:
-    __slots__ = ("checkpointer", "chores", "done", "failure", "is_told", "syncs", "writes")
+    __slots__ = (
+        "checkpointer",
+        "chores",
+        "done",
+        "failure",
+        "is_late",
+        "is_told",
+        "since",
+        "syncs",
+        "writes",
+    )
 
-    def __init__(self, writes: list[LogWrite]) -> None:
+    def __init__(self, writes: list[LogWrite], since: int) -> None:
         self.writes = writes
+        # When it was handed over or last heard of, in ticks, and whether that is too long ago.
+        self.since = since
+        self.is_late = False
         # How many of them are carried out.
         self.done = 0
         self.failure: OSError | None = None
@@ -117,8 +134,8 @@ class Writer:
     __slots__ = (
         "_broken",
         "_chores",
+        "_deadline",
         "_executor",
-        "_is_running",
         "_is_scheduled",
         "_log",
         "_loop",
@@ -126,6 +143,7 @@ class Writer:
         "_queue",
         "_retry",
         "_retry_after_s",
+        "_running",
         "_syncs_next",
         "_when_idle",
         "failure",
@@ -139,21 +157,23 @@ class Writer:
         *,
         loop: asyncio.AbstractEventLoop,
         executor: Executor,
+        deadline: DiskDeadline,
         syncs_before_ack: bool,
     ) -> None:
         self._log = log
         self._owner = owner
         self._loop = loop
         self._executor = executor
+        self._deadline = deadline
         self.syncs_before_ack = syncs_before_ack
         self._queue: list[LogWrite] = []
         self._chores: list[tuple[Chore, asyncio.Future[Any]]] = []
         self._is_scheduled = False
-        self._is_running = False
+        self._running: _Job | None = None
         # What to tell those who want to write, once the log can't be trusted.
         self._broken: Refused | None = None
         self._syncs_next = False
-        # From a write that failed until one succeeds.
+        # From a write that failed, or hangs, until one succeeds.
         self.failure: OSError | None = None
         # Set while a failed write waits to be tried again.
         self._retry: asyncio.TimerHandle | None = None
@@ -163,7 +183,7 @@ class Writer:
     def put(self, write: LogWrite) -> None:
         """Queues a write; the owner hears of it by `written`."""
         self._queue.append(write)
-        if not self._is_running and self._retry is None and self._broken is None:
+        if self._running is None and self._retry is None and self._broken is None:
             self._start()
 
     def sync_soon(self) -> None:
@@ -175,9 +195,12 @@ class Writer:
         """Runs a chore in a worker thread while nothing else writes to the log.
 
         Raises Refused once the log is broken: a chore would write down what memory takes for true.
+        Raises DiskHangs if the disk does; what was begun may still come about.
         """
         if self._broken is not None:
             raise self._broken
+        if self._running is not None and self._running.is_late:
+            raise self._deadline.error()
         done: asyncio.Future[T] = self._loop.create_future()
         self._chores.append((chore, done))
         self._schedule()
@@ -186,31 +209,44 @@ class Writer:
     async def idle(self) -> None:
         """Waits until nothing is queued and no job runs; what fails is not tried again."""
         self._end_retries()
-        while self._is_running or self._is_scheduled:
+        while self._running is not None or self._is_scheduled:
             done: asyncio.Future[None] = self._loop.create_future()
             self._when_idle.append(done)
             await done
             self._end_retries()
 
+    def check_deadline(self) -> None:
+        """With every tick: those who wait for a job that hangs hear so."""
+        job = self._running
+        if job is None or job.is_late or not self._deadline.is_over(job.since):
+            return
+        job.is_late = True
+        error = self._deadline.error()
+        for _, done in (*job.chores, *self._chores):
+            if not done.done():
+                done.set_exception(error)
+        if self.failure is None:
+            self.failure = error
+            self._owner.write_failed(error)
+
     # On the loop
 
     def _schedule(self) -> None:
         """With the next turn of the loop: what one read of a socket brings shares a job."""
-        if not self._is_scheduled and not self._is_running:
+        if not self._is_scheduled and self._running is None:
             self._is_scheduled = True
             self._loop.call_soon(self._start_scheduled)
 
     def _start_scheduled(self) -> None:
         self._is_scheduled = False
-        if not self._is_running:
+        if self._running is None:
             self._start()
 
     def _start(self) -> None:
         if not self._has_work():
             self._became_idle()
             return
-        job = self._next_job()
-        self._is_running = True
+        job = self._running = self._next_job()
         self._executor.submit(self._run, job)
 
     def _has_work(self) -> bool:
@@ -227,7 +263,7 @@ class Writer:
         writes: list[LogWrite] = []
         if self._retry is None:
             writes, self._queue = self._queue, writes
-        job = _Job(writes)
+        job = _Job(writes, self._deadline.now)
         job.syncs = (
             self.syncs_before_ack or self._syncs_next or any(write.must_sync for write in writes)
         )
@@ -238,17 +274,26 @@ class Writer:
         return job
 
     def _wrote(self, job: _Job) -> None:
+        self._heard_of(job)
         if job.writes and not job.is_told and job.failure is None:
             job.is_told = True
             self.failure, self._retry_after_s = None, RETRY_AFTER_S_MIN
             self._owner.written(job.writes[-1].number)
 
+    def _heard_of(self, job: _Job) -> None:
+        """The disk answers: what is left of the job has all its time again."""
+        job.since = self._deadline.now
+        if job.is_late:
+            job.is_late = False
+            logger.warning("the disk answers again: %s", self._log.directory)
+            if isinstance(self.failure, DiskHangs):
+                self.failure = None
+
     def _finished(self, job: _Job) -> None:
+        self._wrote(job)
         if job.failure is not None:
             self._try_again_later(job, job.failure)
-        else:
-            self._wrote(job)
-        self._is_running = False
+        self._running = None
         if self._has_work():
             self._schedule()
         else:
@@ -288,7 +333,7 @@ class Writer:
             if not done.done():
                 done.set_exception(self._broken)
         self._chores = []
-        self._is_running = False
+        self._running = None
         self._became_idle()
 
     def _became_idle(self) -> None:

@@ -44,6 +44,7 @@ from penstock.model.ids import BrokerId, ReplicaId
 from penstock.model.limits import Limits
 from penstock.model.peers import NO_CLUSTER, PEER_VERSION, PeerHello
 from penstock.net.occasional_log import OccasionalLog
+from penstock.replication.disk_deadline import DiskDeadline
 from penstock.replication.exchange import Exchange
 from penstock.replication.feed import Feed
 from penstock.replication.hosting import Host
@@ -134,6 +135,7 @@ class Node:
         self._background = self._executor("background", 1)
         await self._meet(directory)
         store = self._store(directory, limits)
+        self.exchange.on_tick(store.tick)
         self.partitions = Partitions(store=store, exchange=self.exchange)
         self._on_stop(store.close)
         self._on_stop(self.partitions.close)
@@ -260,6 +262,7 @@ class Node:
             clock=self._clock,
             executor=self._disk,
             background=self._background,
+            disk_deadline=DiskDeadline(self._settings.disk_timeout_ms / 1000),
             limits=limits,
             own=self.exchange.own,
             outbound=self.exchange,

@@ -1,8 +1,12 @@
-"""Disks that can't take more for a while, and disks that lie for a while."""
+"""Disks that can't take more for a while, that lie for a while, or that hang for a while."""
 
 from typing import Protocol
 
 from tests.sim.machine.process import Machine
+
+# Shorter and longer than a node waits for its disk.
+STALLS_S = (0.3, 2.5)
+HANGS_S = (4.0, 12.0)
 
 
 class Victim(Protocol):
@@ -17,6 +21,13 @@ def fill_disk(machine: Machine) -> None:
     world, drive = machine.world, machine.drive
     drive.bytes_max = drive.used() + world.random.randint(0, 300)
     world.after(world.random.uniform(0.2, 3.0), lambda: machine.drive.empty_out())
+
+
+def hang_disk(machine: Machine) -> None:
+    """For a while no call of a thread comes back; then all that was asked for is done."""
+    world = machine.world
+    shortest, longest = world.random.choice((STALLS_S, HANGS_S))
+    machine.disk_hangs_until = world.now + world.random.uniform(shortest, longest)
 
 
 def fail_syncs(victim: Victim) -> None:

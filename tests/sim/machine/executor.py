@@ -65,15 +65,24 @@ class Answer:
 
 
 class SimulatedExecutor(LoopExecutor):
-    """`duration` gives how long a job keeps its thread; its effects appear at some moment of it."""
+    """`duration` gives how long a job keeps its thread; its effects appear at some moment of it.
+
+    Before `hangs_until` no job has effects or ends, however long ago it began.
+    """
 
     def __init__(
-        self, world: World, loop: SimulatedLoop, threads: int, duration: Callable[[], float]
+        self,
+        world: World,
+        loop: SimulatedLoop,
+        threads: int,
+        duration: Callable[[], float],
+        hangs_until: Callable[[], float],
     ) -> None:
         self._world = world
         self._loop = loop
         self._idle_threads = threads
         self._duration = duration
+        self._hangs_until = hangs_until
         self._queue: deque[tuple[Future[Any] | Answer, Job]] = deque()
 
     def submit(self, function: Callable[..., T], /, *args: Any, **named: Any) -> Future[T]:
@@ -98,14 +107,18 @@ class SimulatedExecutor(LoopExecutor):
             world.after(duration, self._free_thread)
 
     def _free_thread(self) -> None:
+        if self._world.now < self._hangs_until():
+            self._world.at(self._hangs_until(), self._free_thread)
+            return
         self._idle_threads += 1
         self._start_some()
 
     def _run(self, future: Future[Any] | Answer, job: Job) -> None:
         if self._loop.is_dead:
             return
-        if self._loop.is_paused:
-            self._world.at(self._loop.stands_still_until(), self._run, future, job)
+        stands_still_until = max(self._loop.stands_still_until(), self._hangs_until())
+        if self._world.now < stands_still_until:
+            self._world.at(stands_still_until, self._run, future, job)
             return
         if not future.set_running_or_notify_cancel():
             return

@@ -23,6 +23,8 @@ class Machine:
         self.drive = Drive()
         self.rate = world.random.choice((0.95, 1.0, 1.0, 1.05))
         self.slow_disk_chance = world.random.choice((0.0, 0.02, 0.2))
+        # Until then its disk takes calls and answers none.
+        self.disk_hangs_until = 0.0
         self.process: Process | None = None
 
     def start(self) -> "Process":
@@ -80,8 +82,13 @@ class Process:
         self.loop.default_executor = self.executor(4)
 
     def executor(self, threads: int) -> SimulatedExecutor:
+        machine = self._machine
         return SimulatedExecutor(
-            self._machine.world, self.loop, threads, self._machine.job_duration
+            machine.world,
+            self.loop,
+            threads,
+            machine.job_duration,
+            lambda: machine.disk_hangs_until,
         )
 
     def random_below(self, bound: int) -> int:

@@ -12,7 +12,7 @@ from penstock.raft.settings import RaftSettings
 from penstock.replication.replica import Replica
 from tests.sim.linearizability import Operation, is_linearizable
 from tests.sim.machine.bugs import bugs_fail
-from tests.sim.machine.disk_faults import fail_syncs, fill_disk
+from tests.sim.machine.disk_faults import fail_syncs, fill_disk, hang_disk
 from tests.sim.machine.garbage import own_garbage_only
 from tests.sim.machine.process import Machine
 from tests.sim.machine.wire import Switch
@@ -160,7 +160,7 @@ class Run:
 
     def _disturb(self) -> None:
         running = [node for node in self.nodes if node.is_up]
-        kind = self.random.randrange(15)
+        kind = self.random.randrange(16)
         if kind <= 3:
             self._restart_all()
         elif kind == 4:
@@ -190,6 +190,8 @@ class Run:
             fill_disk(victim.machine)
         elif kind == 14:
             fail_syncs(victim)
+        elif kind == 15:
+            hang_disk(victim.machine)
         elif self._may_lose_a_disk():
             victim.crash(lost_power=False)
             victim.machine.replace_drive()

@@ -69,6 +69,21 @@ def not_synced(self: Appender) -> None:
     """What is acknowledged to a leader is on disk."""
 
 
+# A disk that hangs
+
+
+@mutation("a leader whose disk hangs keeps its leadership", (GroupMember, "_make_room"))
+def stays_without_a_disk(self: GroupMember) -> None:
+    """Whoever can't write leaves leading to those who can."""
+
+
+@mutation("a replica whose disk hangs stands for election", (GroupMember, "_is_failing"))
+@property  # type: ignore[misc]
+def stands_without_a_disk(self: GroupMember) -> bool:
+    """Whoever can't write would be elected for nothing."""
+    return False
+
+
 # What consumers see
 
 

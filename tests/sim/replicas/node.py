@@ -22,6 +22,7 @@ from penstock.model.topic_config import TopicConfig
 from penstock.net.occasional_log import OccasionalLog
 from penstock.raft.ready import Role
 from penstock.raft.settings import RaftSettings
+from penstock.replication.disk_deadline import DiskDeadline
 from penstock.replication.replica import Replica
 from penstock.replication.store import ReplicaStore
 from penstock.storage.data_directory import DataDirectory
@@ -157,6 +158,7 @@ class SimulatedNode:
             clock=clock,
             executor=process.executor(4),
             background=process.executor(1),
+            disk_deadline=DiskDeadline(),
             limits=limits,
             own=own,
             outbound=exchange,
@@ -164,6 +166,7 @@ class SimulatedNode:
             random_below=process.random_below,
             raft_settings=self._raft,
         )
+        exchange.on_tick(store.tick)
         founders = {PARTITION.partition: self._founders}
         replica = await self._make(store, founders)
         exchange.add(replica)

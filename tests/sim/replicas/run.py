@@ -8,7 +8,7 @@ from penstock.model.ids import BrokerId, ReplicaId
 from penstock.model.topic_config import TopicConfig
 from penstock.raft.settings import RaftSettings
 from tests.sim.machine.bugs import bugs_fail
-from tests.sim.machine.disk_faults import fail_syncs, fill_disk
+from tests.sim.machine.disk_faults import fail_syncs, fill_disk, hang_disk
 from tests.sim.machine.garbage import own_garbage_only
 from tests.sim.machine.process import Machine
 from tests.sim.machine.wire import Switch
@@ -140,7 +140,7 @@ class Run:
 
     def _disturb(self) -> None:
         victim = self._victim()
-        kind = self.random.randrange(21)
+        kind = self.random.randrange(22)
         if kind <= 3:
             self._restart_all()
         elif kind == 4:
@@ -159,6 +159,8 @@ class Run:
             fail_syncs(victim)
         elif kind == 20:
             self._flip_a_bit(victim)
+        elif kind == 21:
+            hang_disk(victim.machine)
         elif kind == 10:
             steps, lost = self.random.randint(0, 8), self.random.random() < 0.5
             victim.machine.crash_in_a_write(steps, lost_power=lost)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.sim.mutation import Mutation, seeds
-from tests.sim.replicas import test_lost_disks
+from tests.sim.replicas import test_hanging_disks, test_lost_disks
 from tests.sim.replicas.mutations import ALL
 from tests.sim.replicas.run import run_seed
 from tests.unit.replication import test_cold_entries, test_exchange, test_group
@@ -32,6 +32,12 @@ def _beats() -> None:
 
 
 DIRECTED: dict[str, Callable[[], None]] = {
+    "a leader whose disk hangs keeps its leadership": (
+        test_hanging_disks.test_a_leader_whose_disk_hangs_is_replaced
+    ),
+    "a replica whose disk hangs stands for election": (
+        test_hanging_disks.test_a_replica_whose_disk_hangs_does_not_stand_for_election
+    ),
     "a group accepts whoever beats": _beats,
     "a node that comes back with an empty disk keeps its identity": (
         test_lost_disks.test_an_empty_disk_has_no_vote

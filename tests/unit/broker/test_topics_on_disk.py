@@ -26,6 +26,7 @@ from penstock.model.ids import BrokerId, ReplicaId, TopicName
 from penstock.model.limits import Limits
 from penstock.net.occasional_log import OccasionalLog
 from penstock.raft.settings import RaftSettings
+from penstock.replication.disk_deadline import DiskDeadline
 from penstock.replication.exchange import Exchange
 from penstock.replication.feed import Feed
 from penstock.replication.hosting import Host
@@ -121,6 +122,7 @@ async def node(path: Path) -> AsyncIterator[Running]:
             clock=CLOCK,
             executor=workers,
             background=workers,
+            disk_deadline=DiskDeadline(),
             limits=Limits(),
             own=own,
             outbound=exchange,

@@ -16,7 +16,7 @@ from penstock.replication.entry_codec import decode_membership, encode_membershi
 from penstock.replication.group_member import GroupMember
 from penstock.replication.replica import Replica
 
-from .rig import PATIENCE_S, TICK_S, TOPIC_ID, Node, TestClock
+from .rig import NEVER_LATE_S, PATIENCE_S, TICK_S, TOPIC_ID, Node, TestClock
 
 
 class Line:
@@ -111,8 +111,14 @@ def _copied_entry(entry: Entry) -> Entry:
 class Group:
     """The replicas of one partition on the nodes of a network."""
 
-    def __init__(self, path: Path, config: TopicConfig | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        config: TopicConfig | None = None,
+        disk_timeout_s: float = NEVER_LATE_S,
+    ) -> None:
         self._path = path
+        self._disk_timeout_s = disk_timeout_s
         self.config = config or TopicConfig()
         self.network = Network()
         self.clock = TestClock()
@@ -123,7 +129,13 @@ class Group:
         line = Line(self.network)
         line.number = number
         path = self._path / f"node-{number}{directory}"
-        node = Node(path, number=number, outbound=line, clock=self.clock)
+        node = Node(
+            path,
+            number=number,
+            outbound=line,
+            clock=self.clock,
+            disk_timeout_s=self._disk_timeout_s,
+        )
         self.network.nodes[number] = node
         return node
 
@@ -183,9 +195,12 @@ class Group:
 
 @asynccontextmanager
 async def group_of(
-    path: Path, *numbers: int, config: TopicConfig | None = None
+    path: Path,
+    *numbers: int,
+    config: TopicConfig | None = None,
+    disk_timeout_s: float = NEVER_LATE_S,
 ) -> AsyncIterator[Group]:
-    group = Group(path, config)
+    group = Group(path, config, disk_timeout_s)
     await group.start(numbers)
     try:
         yield group

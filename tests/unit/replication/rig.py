@@ -26,6 +26,7 @@ from penstock.raft.messages import Message
 from penstock.raft.settings import RaftSettings
 from penstock.records.batch import build_batch, decode_records, parse_header
 from penstock.records.record import Record
+from penstock.replication.disk_deadline import DiskDeadline
 from penstock.replication.group_member import GroupMember
 from penstock.replication.outbound import Outbound
 from penstock.replication.pressure import Pressure
@@ -43,6 +44,8 @@ TOPIC_ID = TopicId(UUID(int=77))
 START_MS = 1_700_000_000_000
 # Only what hangs takes so long, however busy the machine is.
 PATIENCE_S = 60
+# Ticks come so fast here that a disk which is held up for a moment would be late.
+NEVER_LATE_S = 1e6
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -162,6 +165,7 @@ class Node:
         outbound: Outbound | None = None,
         clock: TestClock | None = None,
         raft_settings: RaftSettings = SETTINGS,
+        disk_timeout_s: float = NEVER_LATE_S,
     ) -> None:
         self.limits = limits or Limits()
         self.clock = clock or TestClock()
@@ -182,6 +186,7 @@ class Node:
             clock=self.clock,
             executor=self.disk,
             background=self.background,
+            disk_deadline=DiskDeadline(disk_timeout_s),
             limits=self.limits,
             own=self.id,
             outbound=outbound or Alone(),
@@ -226,6 +231,7 @@ class Node:
         return replica
 
     def tick(self) -> None:
+        self.store.tick()
         for replica in list(self.replicas.values()):
             replica.tick()
 

@@ -19,6 +19,7 @@ from penstock.model.ids import (
 )
 from penstock.raft.entries import HardState
 from penstock.replication import hard_state_writer
+from penstock.replication.disk_deadline import DiskDeadline
 from penstock.replication.hard_state_writer import HardStateWriter, stored
 from penstock.storage.file_system import SyncFailed
 from penstock.storage.hard_states import StoredHardState
@@ -60,7 +61,7 @@ def run(scenario: Callable[[HardStateWriter, Disk], Awaitable[None]]) -> None:
     async def bounded() -> None:
         disk = Disk()
         with ThreadPoolExecutor(1) as executor:
-            writer = HardStateWriter(disk, executor)  # type: ignore[arg-type]
+            writer = HardStateWriter(disk, executor, DiskDeadline())  # type: ignore[arg-type]
             await asyncio.wait_for(scenario(writer, disk), PATIENCE_S)
 
     asyncio.run(bounded())

@@ -10,6 +10,7 @@ import pytest
 from penstock.model.ids import BrokerId, PartitionId, PartitionIndex, ReplicaId, TopicPartition
 from penstock.model.limits import Limits
 from penstock.model.topic_config import TopicConfig
+from penstock.replication.disk_deadline import DiskDeadline
 from penstock.replication.replica import Replica
 from penstock.replication.store import ReplicaStore
 from penstock.storage.data_directory import DataDirectory
@@ -37,6 +38,7 @@ class Node:
             clock=TestClock(),
             executor=executor,
             background=executor,
+            disk_deadline=DiskDeadline(),
             limits=Limits(),
             own=self.own,
             outbound=Alone(),

@@ -8,6 +8,7 @@ import pytest
 
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import LogIndex, Offset
+from penstock.replication.disk_deadline import DiskDeadline
 from penstock.replication.writer import Checkpointer, LogWrite, Writer
 from penstock.storage.log import Log
 from tests.unit.storage.fault_file_system import FaultFileSystem
@@ -51,7 +52,14 @@ def test_a_cut_that_fails_half_way_breaks_the_log_and_nothing_is_written_any_mor
         owner = Owner()
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(1) as executor:
-            writer = Writer(log, owner, loop=loop, executor=executor, syncs_before_ack=True)
+            writer = Writer(
+                log,
+                owner,
+                loop=loop,
+                executor=executor,
+                deadline=DiskDeadline(),
+                syncs_before_ack=True,
+            )
             disk.failing.add("sync")
             writer.put(replaced(log, 12))
             await writer.idle()
