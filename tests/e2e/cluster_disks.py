@@ -1,8 +1,12 @@
-"""A disk that can be made full and freed again, for one node of a cluster."""
+"""Disks of single nodes of a cluster that can be made full, or made to hang, and freed again."""
 
 import os
 import resource
+import shutil
 import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
@@ -12,6 +16,11 @@ from tests.e2e.cluster_nodes import ClusterNode
 SIZE_BYTES = 256 << 20
 CHUNK = bytes(1 << 20)
 COMMAND_TIMEOUT_S = 20
+# However a test ends, nothing stays frozen for longer: what touches a frozen disk can't be killed.
+FROZEN_S_MAX = 90
+# It thaws when its input ends, and so when the tests end, however they do.
+FREEZER = f'fsfreeze --freeze "$0" && echo frozen && read -r -t {FROZEN_S_MAX} _; fsfreeze -u "$0"'
+FREEZER_TOOLS = {"mkfs.ext4": "e2fsprogs", "fsfreeze": "util-linux", "mount": "mount"}
 
 
 class Disk(Protocol):
@@ -115,3 +124,65 @@ class LimitedDisk:
     def _limit(self, size: int) -> None:
         _, hard = resource.prlimit(self._node.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(self._node.pid, resource.RLIMIT_FSIZE, (size, hard))
+
+
+def why_nothing_freezes() -> str | None:
+    """Why this machine can't freeze a disk; None if it can."""
+    for tool, package in FREEZER_TOOLS.items():
+        if shutil.which(tool) is None:
+            return f"the command {tool} ({package}) is not installed"
+    if os.geteuid() != 0:
+        return "mounting a file system needs root"
+    with tempfile.TemporaryDirectory() as folder:
+        disk = FreezableDisk(Path(folder) / "disk")
+        try:
+            with disk, disk.frozen():
+                return None
+        except AssertionError as refused:
+            return f"a file system in a file can't be mounted and frozen here: {refused}"
+
+
+class FreezableDisk:
+    """A file system in a file. While it is frozen, writes to it hang without an error."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._image = path.with_name(f"{path.name}.ext4")
+
+    def __enter__(self) -> Self:
+        self._path.mkdir(parents=True, exist_ok=True)
+        with self._image.open("wb") as image:
+            image.truncate(SIZE_BYTES)
+        _run("mkfs.ext4", "-q", "-F", str(self._image))
+        _run("mount", "-o", "loop", str(self._image), str(self._path))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        unmount(self._path)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Thaws at the end of the block: before anybody ends a node that hangs."""
+        freezer = subprocess.Popen(
+            ["bash", "-c", FREEZER, str(self._path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert freezer.stdout is not None
+            assert freezer.stdout.readline() == "frozen\n", "the disk did not freeze"
+            yield
+        finally:
+            freezer.communicate("thaw\n", timeout=COMMAND_TIMEOUT_S)
+
+
+def _run(*arguments: str) -> None:
+    outcome = subprocess.run(arguments, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S)
+    assert outcome.returncode == 0, f"{arguments[0]}: {outcome.stderr.strip()}"

@@ -4,8 +4,8 @@ import json
 import random
 import time
 from base64 import urlsafe_b64decode
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from uuid import UUID
 
@@ -15,7 +15,7 @@ from penstock.protocol.kafka.messages.describe_quorum import (
     QuorumPartition,
     QuorumTopic,
 )
-from tests.e2e.cluster_disks import Disk
+from tests.e2e.cluster_disks import Disk, FreezableDisk
 from tests.e2e.cluster_history import History, Summary, under_load
 from tests.e2e.cluster_logs import compare_logs
 from tests.e2e.cluster_moves import await_move, move_replicas, operate, start_move, status
@@ -173,6 +173,39 @@ def fill_disk(node: ClusterNode, disk: Disk) -> Fault:
         finally:
             disk.free()
         cluster.wait_until_healthy(TOPIC, timeout_s=SETTLED_WITHIN_S)
+
+    return fault
+
+
+@contextmanager
+def three_freezable_nodes(folder: Path) -> Iterator[tuple[Cluster, Mapping[int, FreezableDisk]]]:
+    cluster = Cluster(folder)
+    with ExitStack() as stack:
+        disks = {
+            number: stack.enter_context(FreezableDisk(node.data_dir))
+            for number, node in cluster.nodes.items()
+        }
+        with cluster:
+            cluster.create_topic(TOPIC, partitions=PARTITIONS)
+            yield cluster, disks
+
+
+def freeze_leader(disks: Mapping[int, FreezableDisk], moved_s: list[float]) -> Fault:
+    """Its disk hangs without an error: others lead, and it follows once the disk answers.
+
+    `moved_s` is told how long it took until every writer went on in every partition.
+    """
+
+    def fault(cluster: Cluster, history: History, dice: random.Random) -> None:
+        leader = cluster.leader(TOPIC)
+        others = [number for number in cluster.nodes if number != leader.number]
+        with disks[leader.number].frozen():
+            moved_s.append(history.wait_for_progress(timeout_s=GOES_ON_WITHIN_S))
+            assert cluster.leader(TOPIC, among=others).number in others
+            time.sleep(PAUSE_S)
+            history.wait_for_progress(timeout_s=GOES_ON_WITHIN_S)
+            assert leader.is_running, "a disk that hangs must not end the node"
+        cluster.wait_until_healthy(TOPIC, OFFSETS, timeout_s=SETTLED_WITHIN_S)
 
     return fault
 

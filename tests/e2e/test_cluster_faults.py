@@ -4,16 +4,18 @@ Real processes under idempotent producers and a consumer group of confluent-kafk
 the same scenarios for minutes (tests/soak).
 """
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.e2e import cluster_network
-from tests.e2e.cluster_disks import small_disk
+from tests.e2e.cluster_disks import small_disk, why_nothing_freezes
 from tests.e2e.cluster_history import under_load
 from tests.e2e.cluster_network import Network
-from tests.e2e.cluster_nodes import Cluster, wait_until
+from tests.e2e.cluster_nodes import Cluster, ClusterNode, wait_until
 from tests.e2e.cluster_scenarios import (
     OFFSETS,
     SETTLED_WITHIN_S,
@@ -21,13 +23,20 @@ from tests.e2e.cluster_scenarios import (
     cut_off_leader,
     cut_one_way,
     fill_disk,
+    freeze_leader,
     judge,
     kill_one,
     pause_leader,
     restart_each,
     run_rounds,
+    three_freezable_nodes,
     three_nodes,
 )
+
+# What a node waits for its disk, an election, and the search of clients for the new leader.
+REPLACED_WITHIN_S = 5.0
+# Until what is in flight is answered and the disk was given time.
+STOPS_WITHIN_S = 40.0
 
 # One after the other: two clusters at once on two cores would measure each other.
 pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(180)]
@@ -85,6 +94,42 @@ def test_a_full_disk_on_one_node_stops_nobody_else(tmp_path: Path) -> None:
     with small_disk(node) as disk, cluster:
         cluster.create_topic(TOPIC)
         run_rounds(cluster, fill_disk(node, disk), rounds=1, every_s=0, seed=1)
+
+
+@pytest.fixture(scope="module")
+def can_freeze() -> None:
+    reason = why_nothing_freezes()
+    if reason is not None:
+        pytest.skip(f"disks that hang can't be tested: {reason}")
+
+
+def test_a_leader_whose_disk_hangs_is_replaced(tmp_path: Path, can_freeze: None) -> None:
+    moved_s: list[float] = []
+    with three_freezable_nodes(tmp_path) as (cluster, disks):
+        run_rounds(cluster, freeze_leader(disks, moved_s), rounds=2, every_s=0, seed=1)
+    assert min(moved_s) < REPLACED_WITHIN_S, moved_s
+
+
+def test_a_node_whose_disk_hangs_stops_all_the_same(tmp_path: Path, can_freeze: None) -> None:
+    with three_freezable_nodes(tmp_path) as (cluster, disks):
+        node = cluster.leader(TOPIC)
+        assert node.process is not None
+        with under_load(cluster.bootstrap, TOPIC) as history:
+            history.wait_for_progress()
+            with disks[node.number].frozen():
+                history.wait_for_progress()
+                node.process.send_signal(signal.SIGTERM)
+                # The kernel keeps what hangs in it, and so the process, until the disk answers.
+                wait_until("the end of its first thread", lambda: has_ended(node), STOPS_WITHIN_S)
+                history.wait_for_progress()
+            node.process.wait(STOPS_WITHIN_S)
+            assert "stopped without a last checkpoint: the disk does not answer" in node.stderr()
+            node.start()
+            judge(cluster, history)
+
+
+def has_ended(node: ClusterNode) -> bool:
+    return psutil.Process(node.pid).status() == psutil.STATUS_ZOMBIE
 
 
 def test_groups_and_topics_are_the_same_on_every_node(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e import cluster_network
-from tests.e2e.cluster_disks import small_disk
+from tests.e2e.cluster_disks import small_disk, why_nothing_freezes
 from tests.e2e.cluster_network import Network
 from tests.e2e.cluster_nodes import Cluster
 from tests.e2e.cluster_rot import rot_one
@@ -18,6 +18,7 @@ from tests.e2e.cluster_scenarios import (
     cut_off_leader,
     cut_one_way,
     fill_disk,
+    freeze_leader,
     kill_one,
     lose_disk,
     move_around,
@@ -25,6 +26,7 @@ from tests.e2e.cluster_scenarios import (
     replace_node,
     restart_each,
     run_rounds,
+    three_freezable_nodes,
     three_nodes,
 )
 from tests.soak.conftest import Tell
@@ -83,3 +85,15 @@ def test_full_disk(tmp_path: Path, tell: Tell, seed: int) -> None:
         fault = fill_disk(node, disk)
         outcome = run_rounds(cluster, fault, rounds=ROUNDS, every_s=EVERY_S, seed=seed)
     tell(f"seed {seed}, {ROUNDS} times full: {outcome}")
+
+
+def test_hanging_disk(tmp_path: Path, tell: Tell, seed: int) -> None:
+    reason = why_nothing_freezes()
+    if reason is not None:
+        pytest.skip(f"disks that hang can't be tested: {reason}")
+    moved_s: list[float] = []
+    with three_freezable_nodes(tmp_path) as (cluster, disks):
+        fault = freeze_leader(disks, moved_s)
+        outcome = run_rounds(cluster, fault, rounds=ROUNDS, every_s=EVERY_S, seed=seed)
+    moved = ", ".join(f"{seconds:.1f}" for seconds in moved_s)
+    tell(f"seed {seed}, frozen {ROUNDS} times, all went on after {moved} s: {outcome}")

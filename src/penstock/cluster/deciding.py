@@ -125,12 +125,14 @@ class Decider:
         deadline = self._clock.monotonic() + DECIDE_TIMEOUT_S
         while True:
             self._host.replica.check_running()
+            is_here = self._host.is_ready
             try:
-                if self._host.is_ready:
-                    return await here()
-                return await there(self._controller())
+                return await here() if is_here else await there(self._controller())
             except Refused as refused:
-                if refused.reason not in _PASSING:
+                # A controller whose disk fails steps down, and another one takes over.
+                was_here = is_here and not self._host.replica.is_leader
+                lost_its_disk = was_here and refused.reason is Reason.STORAGE_ERROR
+                if refused.reason not in _PASSING and not lost_its_disk:
                     raise
                 if self._clock.monotonic() >= deadline:
                     raise _final(refused) from refused

@@ -233,14 +233,9 @@ class GroupMember(ABC):
         return self._node.membership.members == {self.id}
 
     @property
-    def _is_failing(self) -> bool:
-        """Whether its disk refuses to write, or hangs."""
-        return self._writer.failure is not None or self._parts.hard_states.hangs is not None
-
-    @property
     def failing_because(self) -> OSError | None:
-        """Why the last write failed; None once it was done after all."""
-        return self._writer.failure if self._has_log else None
+        """Why its disk can't write: it refused or it hangs. None once it did after all."""
+        return self._writer.failure or self._parts.hard_states.hangs if self._has_log else None
 
     def in_sync(self) -> list[BrokerId]:
         """The voters that have what the leader has, or had it a moment ago; empty elsewhere."""
@@ -438,7 +433,7 @@ class GroupMember(ABC):
         """Takes a message of another replica; raises PeerFault for what none should send."""
         if self._refusal is not None:
             return
-        if isinstance(message, TimeoutNow) and self._is_failing:
+        if isinstance(message, TimeoutNow) and self.failing_because is not None:
             return
         if self._refill.is_due:
             self._refill.note(message)
@@ -476,7 +471,7 @@ class GroupMember(ABC):
             return
         self._writer.check_deadline()
         # Whoever can't write does not stand for election, nor one that came back.
-        if self._is_failing:
+        if self.failing_because is not None:
             self._make_room()
             return
         if self._refill.is_due:

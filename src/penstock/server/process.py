@@ -1,11 +1,16 @@
 """A process around a node: settings, logs, signals, memory, and the event loop."""
 
 import asyncio
+import contextlib
 import gc
 import logging
+import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Coroutine
+from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from penstock.cluster.config_definitions import validate_static
@@ -23,6 +28,11 @@ _M_MMAP_THRESHOLD = -3
 KEPT_BUFFER_BYTES_MAX = 32 * MIB
 # Requests make many short-lived objects and no cycles: the default of 700 looks far too often.
 GC_THRESHOLD = 20_000
+# How often a node that stops asks its disk for a sign of life, and how long it waits for one. What
+# is in flight is answered by then, and leaderships are handed over.
+DISK_ASKED_S = 1.0
+DISK_ANSWERS_S_MAX = 15.0
+EXIT_CODE_DISK_HANGS = 1
 
 logger = logging.getLogger(__name__)
 
@@ -86,8 +96,34 @@ async def _serve(settings: Settings) -> None:
         logger.warning("this version does not open that door yet: --%s has no effect", door)
     await stop.wait()
     logger.info("stopping: answering what is in flight")
+    Thread(target=_end_if_the_disk_hangs, args=(settings.data_dir,), daemon=True).start()
     await node.stop()
     logger.info("stopped")
+
+
+def _end_if_the_disk_hangs(directory: Path) -> None:
+    """In a thread of its own, until the process ends: nobody can wait for threads that hang, nor
+    for what they were to write. The next start recovers what was acknowledged."""
+    while _answers(directory):
+        time.sleep(DISK_ASKED_S)
+    logger.error("stopped without a last checkpoint: the disk does not answer")
+    os._exit(EXIT_CODE_DISK_HANGS)
+
+
+def _answers(directory: Path) -> bool:
+    def ask() -> None:
+        with contextlib.suppress(OSError):
+            os.utime(directory)
+            descriptor = os.open(directory, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    asking = Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(DISK_ANSWERS_S_MAX)
+    return not asking.is_alive()
 
 
 async def _started(node: Node, stop: asyncio.Event) -> Endpoint | None:

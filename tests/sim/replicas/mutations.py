@@ -77,11 +77,11 @@ def stays_without_a_disk(self: GroupMember) -> None:
     """Whoever can't write leaves leading to those who can."""
 
 
-@mutation("a replica whose disk hangs stands for election", (GroupMember, "_is_failing"))
+@mutation("a replica whose disk hangs stands for election", (GroupMember, "failing_because"))
 @property  # type: ignore[misc]
-def stands_without_a_disk(self: GroupMember) -> bool:
+def stands_without_a_disk(self: GroupMember) -> OSError | None:
     """Whoever can't write would be elected for nothing."""
-    return False
+    return None
 
 
 # What consumers see

@@ -221,6 +221,25 @@ def test_a_full_disk_of_the_controller_is_told_at_once() -> None:
     run(test)
 
 
+def test_a_controller_that_steps_down_for_its_disk_asks_the_next_one() -> None:
+    async def test(group: Group, nodes: Nodes) -> None:
+        group.held = asyncio.Event()
+        creating = asyncio.ensure_future(nodes[0].cluster.create_topics([new("t")]))
+        await asyncio.sleep(0.01)
+        group.is_disk_full = True
+        group.held.set()
+        # Those who wait hear of the failure in the turn after the step down.
+        group.elect(1)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        group.is_disk_full = False
+        outcomes, _ = await creating
+        assert isinstance(outcomes["t"], Topic)
+        assert names(nodes[0]) == ["t"]
+
+    run(test)
+
+
 def test_what_a_lagging_node_decides_is_decided_again() -> None:
     async def test(group: Group, nodes: Nodes) -> None:
         nodes[1].feed.is_lagging = True
