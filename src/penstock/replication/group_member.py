@@ -241,17 +241,6 @@ class GroupMember(ABC):
         """The voters that have what the leader has, or had it a moment ago; empty elsewhere."""
         return self._in_sync.nodes
 
-    def progress(self) -> dict[ReplicaId, Offset]:
-        """As a leader knows it: how far each member's log reaches, its own included."""
-        if not self.is_leader:
-            return {}
-        found = {self.id: self.log_end_offset}
-        first, last = self._log.first_index - 1, self._log.last_index
-        for status in self._node.replicas():
-            index = LogIndex(min(status.match_index, last))
-            found[status.replica] = self._log.offset_after(index) if index >= first else Offset(0)
-        return found
-
     def check_running(self) -> None:
         if self._refusal is not None:
             raise Refused(*self._refusal)

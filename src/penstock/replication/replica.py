@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from penstock.model.errors import Reason, Refused, StorageDamaged
 from penstock.model.file_ranges import FileRange
-from penstock.model.ids import Offset, TopicId, TopicPartition
+from penstock.model.ids import LogIndex, Offset, ReplicaId, TopicId, TopicPartition
 from penstock.model.topic_config import FlushPolicy, TopicConfig
 from penstock.raft.entries import EntryKind
 from penstock.raft.ready import Refusal
@@ -98,6 +98,17 @@ class Replica(GroupMember):
     @property
     def unflushed_bytes(self) -> int:
         return self._backlog.size
+
+    def progress(self) -> dict[ReplicaId, Offset]:
+        """As a leader knows it: how far each member's log reaches, its own included."""
+        if not self.is_leader:
+            return {}
+        found = {self.id: self.log_end_offset}
+        first, last = self._log.first_index - 1, self._log.last_index
+        for status in self._node.replicas():
+            index = LogIndex(min(status.match_index, last))
+            found[status.replica] = self._log.offset_after(index) if index >= first else Offset(0)
+        return found
 
     def producers(self) -> Iterator[tuple[int, Producer]]:
         self.check_running()
