@@ -1,8 +1,10 @@
-"""Disks of single nodes of a cluster that can be made full, or made to hang, and freed again."""
+"""Disks of single nodes of a cluster that can be made full, made to hang, or lose their power."""
 
+import fcntl
 import os
 import resource
 import shutil
+import struct
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -20,6 +22,9 @@ COMMAND_TIMEOUT_S = 20
 FROZEN_S_MAX = 90
 # It thaws when its input ends, and so when the tests end, however they do.
 FREEZER = f'fsfreeze --freeze "$0" && echo frozen && read -r -t {FROZEN_S_MAX} _; fsfreeze -u "$0"'
+# Of ext4 (and XFS): the file system stops as it is, without writing its journal or anything else.
+SHUT_DOWN = 2 << 30 | 4 << 16 | ord("X") << 8 | 125
+WITHOUT_FLUSHING = struct.pack("I", 2)
 FREEZER_TOOLS = {"mkfs.ext4": "e2fsprogs", "fsfreeze": "util-linux", "mount": "mount"}
 
 
@@ -134,7 +139,7 @@ def why_nothing_freezes() -> str | None:
     if os.geteuid() != 0:
         return "mounting a file system needs root"
     with tempfile.TemporaryDirectory() as folder:
-        disk = FreezableDisk(Path(folder) / "disk")
+        disk = ImageDisk(Path(folder) / "disk")
         try:
             with disk, disk.frozen():
                 return None
@@ -142,8 +147,9 @@ def why_nothing_freezes() -> str | None:
             return f"a file system in a file can't be mounted and frozen here: {refused}"
 
 
-class FreezableDisk:
-    """A file system in a file. While it is frozen, writes to it hang without an error."""
+class ImageDisk:
+    """A file system in a file. While it is frozen, writes to it hang without an error; when its
+    power goes, all that was not synced goes with it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -154,8 +160,11 @@ class FreezableDisk:
         with self._image.open("wb") as image:
             image.truncate(SIZE_BYTES)
         _run("mkfs.ext4", "-q", "-F", str(self._image))
-        _run("mount", "-o", "loop", str(self._image), str(self._path))
+        self._mount()
         return self
+
+    def _mount(self) -> None:
+        _run("mount", "-o", "loop", str(self._image), str(self._path))
 
     def __exit__(
         self,
@@ -164,6 +173,19 @@ class FreezableDisk:
         trace: TracebackType | None,
     ) -> None:
         unmount(self._path)
+
+    def lose_power(self) -> None:
+        """From now on nothing is written, and what was not synced is lost."""
+        directory = os.open(self._path, os.O_RDONLY)
+        try:
+            fcntl.ioctl(directory, SHUT_DOWN, WITHOUT_FLUSHING)
+        finally:
+            os.close(directory)
+
+    def get_power(self) -> None:
+        """After its node has ended: what the disk kept is there again."""
+        _run("umount", str(self._path))
+        self._mount()
 
     @contextmanager
     def frozen(self) -> Iterator[None]:

@@ -15,7 +15,7 @@ from penstock.protocol.kafka.messages.describe_quorum import (
     QuorumPartition,
     QuorumTopic,
 )
-from tests.e2e.cluster_disks import Disk, FreezableDisk
+from tests.e2e.cluster_disks import Disk, ImageDisk
 from tests.e2e.cluster_history import History, Summary, under_load
 from tests.e2e.cluster_logs import compare_logs
 from tests.e2e.cluster_moves import await_move, move_replicas, operate, start_move, status
@@ -178,11 +178,11 @@ def fill_disk(node: ClusterNode, disk: Disk) -> Fault:
 
 
 @contextmanager
-def three_freezable_nodes(folder: Path) -> Iterator[tuple[Cluster, Mapping[int, FreezableDisk]]]:
+def three_nodes_on_disks(folder: Path) -> Iterator[tuple[Cluster, Mapping[int, ImageDisk]]]:
     cluster = Cluster(folder)
     with ExitStack() as stack:
         disks = {
-            number: stack.enter_context(FreezableDisk(node.data_dir))
+            number: stack.enter_context(ImageDisk(node.data_dir))
             for number, node in cluster.nodes.items()
         }
         with cluster:
@@ -190,7 +190,7 @@ def three_freezable_nodes(folder: Path) -> Iterator[tuple[Cluster, Mapping[int, 
             yield cluster, disks
 
 
-def freeze_leader(disks: Mapping[int, FreezableDisk], moved_s: list[float]) -> Fault:
+def freeze_leader(disks: Mapping[int, ImageDisk], moved_s: list[float]) -> Fault:
     """Its disk hangs without an error: others lead, and it follows once the disk answers.
 
     `moved_s` is told how long it took until every writer went on in every partition.
@@ -206,6 +206,23 @@ def freeze_leader(disks: Mapping[int, FreezableDisk], moved_s: list[float]) -> F
             history.wait_for_progress(timeout_s=GOES_ON_WITHIN_S)
             assert leader.is_running, "a disk that hangs must not end the node"
         cluster.wait_until_healthy(TOPIC, OFFSETS, timeout_s=SETTLED_WITHIN_S)
+
+    return fault
+
+
+def cut_power(disks: Mapping[int, ImageDisk]) -> Fault:
+    """All machines lose their power under load, one right after the other: what was acknowledged
+    was synced, and nothing else has to come back."""
+
+    def fault(cluster: Cluster, history: History, dice: random.Random) -> None:
+        history.wait_for_progress(timeout_s=GOES_ON_WITHIN_S)
+        for number in dice.sample(sorted(disks), len(disks)):
+            disks[number].lose_power()
+        cluster.freeze_and_kill()
+        for disk in disks.values():
+            disk.get_power()
+        cluster.start()
+        history.wait_for_progress(timeout_s=GOES_ON_WITHIN_S)
 
     return fault
 

@@ -22,6 +22,7 @@ from tests.e2e.cluster_scenarios import (
     TOPIC,
     cut_off_leader,
     cut_one_way,
+    cut_power,
     fill_disk,
     freeze_leader,
     judge,
@@ -29,8 +30,8 @@ from tests.e2e.cluster_scenarios import (
     pause_leader,
     restart_each,
     run_rounds,
-    three_freezable_nodes,
     three_nodes,
+    three_nodes_on_disks,
 )
 
 # What a node waits for its disk, an election, and the search of clients for the new leader.
@@ -105,13 +106,19 @@ def can_freeze() -> None:
 
 def test_a_leader_whose_disk_hangs_is_replaced(tmp_path: Path, can_freeze: None) -> None:
     moved_s: list[float] = []
-    with three_freezable_nodes(tmp_path) as (cluster, disks):
+    with three_nodes_on_disks(tmp_path) as (cluster, disks):
         run_rounds(cluster, freeze_leader(disks, moved_s), rounds=2, every_s=0, seed=1)
     assert min(moved_s) < REPLACED_WITHIN_S, moved_s
 
 
+def test_a_power_cut_of_all_nodes_loses_nothing(tmp_path: Path, can_freeze: None) -> None:
+    """Dirty pages and the journal of a real file system go with the power."""
+    with three_nodes_on_disks(tmp_path) as (cluster, disks):
+        run_rounds(cluster, cut_power(disks), rounds=1, every_s=0, seed=1)
+
+
 def test_a_node_whose_disk_hangs_stops_all_the_same(tmp_path: Path, can_freeze: None) -> None:
-    with three_freezable_nodes(tmp_path) as (cluster, disks):
+    with three_nodes_on_disks(tmp_path) as (cluster, disks):
         node = cluster.leader(TOPIC)
         assert node.process is not None
         with under_load(cluster.bootstrap, TOPIC) as history:

@@ -17,6 +17,7 @@ from tests.e2e.cluster_scenarios import (
     anything,
     cut_off_leader,
     cut_one_way,
+    cut_power,
     fill_disk,
     freeze_leader,
     kill_one,
@@ -26,8 +27,8 @@ from tests.e2e.cluster_scenarios import (
     replace_node,
     restart_each,
     run_rounds,
-    three_freezable_nodes,
     three_nodes,
+    three_nodes_on_disks,
 )
 from tests.soak.conftest import Tell
 
@@ -87,12 +88,21 @@ def test_full_disk(tmp_path: Path, tell: Tell, seed: int) -> None:
     tell(f"seed {seed}, {ROUNDS} times full: {outcome}")
 
 
+def test_power_cuts(tmp_path: Path, tell: Tell, seed: int) -> None:
+    reason = why_nothing_freezes()
+    if reason is not None:
+        pytest.skip(f"power cuts can't be tested: {reason}")
+    with three_nodes_on_disks(tmp_path) as (cluster, disks):
+        outcome = run_rounds(cluster, cut_power(disks), rounds=ROUNDS, every_s=EVERY_S, seed=seed)
+    tell(f"seed {seed}, {ROUNDS} power cuts of all nodes: {outcome}")
+
+
 def test_hanging_disk(tmp_path: Path, tell: Tell, seed: int) -> None:
     reason = why_nothing_freezes()
     if reason is not None:
         pytest.skip(f"disks that hang can't be tested: {reason}")
     moved_s: list[float] = []
-    with three_freezable_nodes(tmp_path) as (cluster, disks):
+    with three_nodes_on_disks(tmp_path) as (cluster, disks):
         fault = freeze_leader(disks, moved_s)
         outcome = run_rounds(cluster, fault, rounds=ROUNDS, every_s=EVERY_S, seed=seed)
     moved = ", ".join(f"{seconds:.1f}" for seconds in moved_s)
