@@ -120,13 +120,11 @@ class Appender:
     def truncate_to(self, segment: Segment, position: int, end_offset: int, own: OwnTable) -> None:
         """Cuts the log: `segment` ends at `position`, and those after it go.
 
-        An OSError leaves it cut in memory and uncut on disk.
+        What remains is published already. An OSError leaves it cut in memory and uncut on disk.
         """
         state = self._state
-        with state.lock, state.cutting():
+        with state.lock:
             gone = [later for later in state.segments if later.base_offset > segment.base_offset]
-            state.last_index = own.last_index(end_offset)
-            state.end_offset = end_offset
             state.segments = state.segments.without(gone)
             # From the end, each for good before the next, so that a crash leaves no hole.
             for later in reversed(gone):
@@ -175,7 +173,8 @@ class Appender:
         active = self._state.segments.active
         write = _Write(active, active.size, active.first_timestamp)
         writes = [write]
-        expected = self._state.end_offset
+        # Not the extent's end: while a gap is cut in two, that is ahead of the segments.
+        expected = active.next_offset
         own = self._state.own
         term = own.last_term
         for batch in batches:
@@ -250,9 +249,7 @@ class Appender:
         if new:
             state.segments = state.segments.plus(new)
             state.has_rolled = True
-        if writes:
-            state.end_offset = writes[-1].segment.next_offset
-            state.last_index = own.last_index(state.end_offset)
+        state.publish_extent()
 
     def _publish_one(self, write: _Write) -> None:
         state = self._state

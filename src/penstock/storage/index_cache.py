@@ -13,11 +13,12 @@ class IndexCache:
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._lock = Lock()
+        # Also for those who replace the indexes that a segment has in memory.
+        self.lock = Lock()
         self._indexes: OrderedDict[Hashable, OffsetIndex] = OrderedDict()
 
     def get(self, owner: Hashable) -> OffsetIndex | None:
-        with self._lock:
+        with self.lock:
             index = self._indexes.get(owner)
             if index is not None:
                 self._indexes.move_to_end(owner)
@@ -27,7 +28,7 @@ class IndexCache:
         return owner in self._indexes
 
     def put(self, owner: Hashable, index: OffsetIndex) -> None:
-        with self._lock:
+        with self.lock:
             self._drop(owner)
             self._indexes[owner] = index
             self._bytes += index.memory_bytes
@@ -35,7 +36,7 @@ class IndexCache:
                 self._drop(next(iter(self._indexes)))
 
     def drop(self, owner: Hashable) -> None:
-        with self._lock:
+        with self.lock:
             self._drop(owner)
 
     def _drop(self, owner: Hashable) -> None:

@@ -4,17 +4,16 @@ It is a Raft log too: a client's batch is one entry and covers as many indices a
 and Raft's own entries cover one index and no offset (see own_table.py). Clients never see those.
 
 One thread at a time appends, syncs and checkpoints. `read`, and everything else that only looks,
-may run beside it, as may compaction and scrubbing, which take the lock only to change the list of
-segments. What `append` wrote is visible to readers at once and safe after `sync`.
+may run beside it (log_state.py says how), as may compaction and scrubbing, which take the lock only
+to change the list of segments. What `append` wrote is visible to readers at once and safe after
+`sync`.
 """
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from penstock.model.clock import Clock
-from penstock.model.errors import StorageDamaged
 from penstock.model.file_ranges import FileRange
 from penstock.model.ids import LogIndex, Offset, Term
 from penstock.model.topic_config import TopicConfig
@@ -30,11 +29,13 @@ from penstock.storage.file_system import Bytes, FileSystem, SyncFailed
 from penstock.storage.layout import CHECKPOINT
 from penstock.storage.log_entries import LogEntry as LogEntry
 from penstock.storage.log_entries import entry_start, read_entries
-from penstock.storage.log_state import LogState
+from penstock.storage.log_state import Extent, LogState
 from penstock.storage.open_files import FileGone, OpenFiles
+from penstock.storage.own_table import EntriesCut as EntriesCut
 from penstock.storage.own_table import EntriesGone as EntriesGone
 from penstock.storage.own_table import LogBase as LogBase
 from penstock.storage.own_table import OwnEntry as OwnEntry
+from penstock.storage.own_table import OwnTable
 from penstock.storage.recovery import (
     check_unused,
     has_deleted_marks,
@@ -169,7 +170,7 @@ class Log:
     @property
     def epochs(self) -> list[tuple[Term, Offset]]:
         """Terms in order, each with its first offset (OffsetForLeaderEpoch, KIP-101)."""
-        found = self._state.own.epochs(self._state.start_offset)
+        found = self._state.extent.own.epochs(self._state.start_offset)
         return [(Term(term), Offset(start)) for term, start in found]
 
     @property
@@ -182,7 +183,9 @@ class Log:
         return Offset(self._state.state_offset)
 
     def end_offset_for_epoch(self, term: int) -> tuple[Term, Offset]:
-        return end_offset_for(self.epochs, term, self.end_offset)
+        extent = self._state.extent
+        epochs = extent.own.epochs(self._state.start_offset)
+        return end_offset_for(epochs, term, extent.end_offset)
 
     @property
     def doubt(self) -> Doubt:
@@ -194,7 +197,7 @@ class Log:
     @property
     def base(self) -> LogBase:
         """What lies before the first entry that is kept."""
-        return self._state.own.base
+        return self._state.extent.own.base
 
     @property
     def first_index(self) -> LogIndex:
@@ -202,7 +205,7 @@ class Log:
 
         Whole segments go, so its offset may be lower than `start_offset`.
         """
-        return LogIndex(self._state.own.base.index + 1)
+        return LogIndex(self.base.index + 1)
 
     @property
     def last_index(self) -> LogIndex:
@@ -210,52 +213,74 @@ class Log:
 
     @property
     def last_term(self) -> Term:
-        return Term(self._state.own.last_term)
+        return Term(self._state.extent.own.last_term)
 
     @property
     def own_entries(self) -> tuple[OwnEntry, ...]:
-        return self._state.own.entries
+        return self._state.extent.own.entries
+
+    # These four raise EntriesGone for what lies before the log, and EntriesCut for what lies
+    # behind it: one who asks from another thread can't know where it ends at this moment.
 
     def term_at(self, index: LogIndex) -> Term:
-        """For every index from `first_index - 1` to the last; EntriesGone before that."""
-        assert index <= self._state.last_index
-        return Term(self._state.own.term_at(index))
+        """For every index from `first_index - 1` to the last."""
+        extent = self._state.extent
+        extent.check_reaches(index)
+        return Term(extent.own.term_at(index))
 
     def offset_after(self, index: LogIndex) -> Offset:
         """The offset of the next record after everything up to and with `index`."""
-        assert index <= self._state.last_index
-        return Offset(self._state.own.offset_after(index))
+        extent = self._state.extent
+        extent.check_reaches(index)
+        return Offset(extent.own.offset_after(index))
 
     def index_before(self, offset: Offset) -> LogIndex:
         """The smallest index after which `offset` is the next; at least that before the log."""
-        assert offset <= self._state.end_offset
-        return LogIndex(self._state.own.index_before(offset))
+        extent = self._state.extent
+        if offset > extent.end_offset:
+            raise EntriesCut(f"offset {offset} lies behind the log's end, {extent.end_offset}")
+        return LogIndex(extent.own.index_before(offset))
 
     def memberships(self) -> list[tuple[int, bytes]]:
         """That before the log, then all in it: index and encoded membership."""
-        return self._state.own.memberships()
+        return self._state.extent.own.memberships()
 
     def entries(self, low: LogIndex, high: LogIndex, bytes_max: int) -> list[LogEntry]:
         """The entries in [low, high) without holes; at least one, then as many as fit.
 
         A gap that `low` falls into is cut; a client's batch is never asked for from its middle.
-        Raises EntriesGone if `low` lies before the log.
+        Raises EntriesGone if `low` lies before the log; EntriesCut if `high` lies behind it, or
+        the log has no such entries any more.
         """
-        assert low < high <= self.last_index + 1
-        own, sparse_below = self._state.own, self._state.sparse_below
-        found = self._looking(
-            lambda segments: read_entries(segments, own, low, high, bytes_max, sparse_below)
-        )
-        # What retention removed meanwhile looks like a gap, and is none.
-        self._state.own.check_kept(low)
-        return found
+        if low >= high:
+            raise EntriesCut(f"no entry begins at {low} and ends before {high}")
+
+        def look(segments: SegmentList, own: OwnTable) -> list[LogEntry]:
+            sparse_below = self._state.sparse_below
+            return read_entries(segments, own, low, high, bytes_max, sparse_below)
+
+        return self._looking_between(low, high - 1, look)
 
     def entry_start(self, index: LogIndex) -> LogIndex:
         """The first index of the batch that covers `index`; in a gap `index`: it may be cut."""
-        assert index <= self.last_index
-        own = self._state.own
-        own.check_kept(index)
-        return self._looking(lambda segments: LogIndex(entry_start(segments, own, index)))
+        return self._looking_between(
+            index, index, lambda segments, own: LogIndex(entry_start(segments, own, index))
+        )
+
+    def _looking_between(
+        self, first: int, last: int, look: Callable[[SegmentList, OwnTable], _Found]
+    ) -> _Found:
+        """What `look` finds if all from `first` to `last` is in the log."""
+
+        def checked(segments: SegmentList, extent: Extent) -> _Found:
+            extent.own.check_kept(first)
+            extent.check_reaches(last)
+            found = look(segments, extent.own)
+            # What retention removed meanwhile looks like a gap, and is none.
+            self._state.own.check_kept(first)
+            return found
+
+        return self._looking(checked)
 
     # Writing
 
@@ -330,9 +355,11 @@ class Log:
             state.cleaned_offset = min(state.cleaned_offset, cut.end_offset)
             self._checkpointer.save_cut(*cut, own)
             try:
-                self._appender.truncate_to(*cut, own)
-                if cut.end_offset < end_offset:
-                    self._append_gap(cut.end_offset, end_offset)
+                with state.cutting():
+                    state.publish_cut(own, end_offset)
+                    self._appender.truncate_to(*cut, own)
+                    if cut.end_offset < end_offset:
+                        self._append_gap(cut.end_offset, end_offset)
             except OSError as error:
                 raise SyncFailed(error.errno, error.strerror, str(state.directory)) from error
 
@@ -363,7 +390,8 @@ class Log:
         """Whole batches of one segment from the one that holds `offset`, none past `end`.
 
         At least one batch, even if it is larger than `bytes_max`; None if there is none. Raft's
-        own entries are never among them.
+        own entries are never among them. What lies before `end` must be committed: the caller
+        reads the bytes later, and nobody may have cut them by then.
         """
         if offset >= end:
             return None
@@ -371,8 +399,8 @@ class Log:
             segments, cuts = self._state.segments, self._state.cuts
             try:
                 found = self._read(segments, offset, bytes_max, end)
-            except (FileGone, StorageDamaged) as error:
-                self._check_replaced(error, segments, cuts)
+            except Exception as error:
+                self._check_changed(error, segments, cuts)
                 continue
             if self._state.segments is segments:
                 return found
@@ -380,21 +408,32 @@ class Log:
             if found is not None:
                 found.release()
 
-    def _looking(self, look: Callable[[SegmentList], _Found]) -> _Found:
-        """What `look` finds in the segments, again if one was removed or replaced meanwhile."""
+    def _looking(self, look: Callable[[SegmentList, Extent], _Found]) -> _Found:
+        """What `look` finds in the log as it was at one moment: again if it changed meanwhile."""
+        state = self._state
         while True:
-            segments, cuts = self._state.segments, self._state.cuts
+            cuts, extent, segments = state.cuts, state.extent, state.segments
             try:
-                return look(segments)
-            except (FileGone, StorageDamaged) as error:
-                self._check_replaced(error, segments, cuts)
+                found = look(segments, extent)
+            except Exception as error:
+                self._check_changed(error, segments, cuts)
+                continue
+            if state.cuts == cuts:
+                return found
 
-    def _check_replaced(self, error: Exception, segments: SegmentList, cuts: int) -> None:
-        """Raises what was met, unless it shows that the log was changed under our eyes."""
+    def _check_changed(self, error: Exception, segments: SegmentList, cuts: int) -> None:
+        """Raises what was met, unless the log was changed under our eyes.
+
+        Beside a cut anything may be met: bytes of two batches, or an index of what is gone.
+        """
         if isinstance(error, FileGone):
             # A segment was removed or replaced after we took the list: fine if there is a new one.
             if self._state.segments is segments:
                 raise FileGone(f"the log {self.directory} is closed") from None
+        elif isinstance(error, EntriesGone | EntriesCut):
+            # Whether it is there is told by the extent, which nobody has to wait for.
+            if self._state.cuts == cuts:
+                raise error
         elif not self._state.was_cut_since(cuts):
             raise error
 
@@ -419,10 +458,12 @@ class Log:
 
     def load_index(self, offset: Offset) -> None:
         """What `read` would do first if need be; a lost index of a large segment takes seconds."""
-        for segment in self._state.segments.from_offset(offset)[:1]:
-            # A segment that is gone by now is looked up again by `read`.
-            with contextlib.suppress(FileGone):
+
+        def load(segments: SegmentList, _: Extent) -> None:
+            for segment in segments.from_offset(offset)[:1]:
                 segment.offset_index()
+
+        self._looking(load)
 
     def is_hot(self, file_range: FileRange) -> bool:
         """Whether the bytes were written so lately that they need no disk access."""
@@ -434,39 +475,16 @@ class Log:
         for position in range(file_range.position, end, _WARM_BYTES):
             file_range.file.pread(min(_WARM_BYTES, end - position), position)
 
-    def headers(self, start: Offset, end: Offset) -> Iterator[BatchHeader]:
-        """The header of each batch that holds an offset in [start, end)."""
-        offset: int = start
-        while True:
-            segments, cuts = self._state.segments, self._state.cuts
-            try:
-                for header in self._headers(segments, offset, end):
-                    offset = header.next_offset
-                    yield header
-                return
-            except (FileGone, StorageDamaged) as error:
-                self._check_replaced(error, segments, cuts)
-
-    def _headers(self, segments: SegmentList, start: int, end: int) -> Iterator[BatchHeader]:
-        for segment in segments.from_offset(start):
-            if segment.base_offset >= end:
-                return
-            if segment.next_offset <= start or segment.size == 0:
-                continue
-            for _, header in segment.headers(segment.find(start)):
-                if header.base_offset >= end:
-                    return
-                if not header.is_own:
-                    yield header
-
     def offset_for_timestamp(self, timestamp_ms: int, end: Offset) -> TimedOffset | None:
         """The first record below `end` that is not earlier: its offset, timestamp and term."""
         start = self._state.start_offset
-        return self._looking(lambda segments: first_at_or_after(segments, timestamp_ms, start, end))
+        return self._looking(
+            lambda segments, _: first_at_or_after(segments, timestamp_ms, start, end)
+        )
 
     def offset_of_max_timestamp(self, end: Offset) -> TimedOffset | None:
         """The first of the records below `end` that have the latest timestamp."""
-        return self._looking(lambda segments: latest(segments, self._state.start_offset, end))
+        return self._looking(lambda segments, _: latest(segments, self._state.start_offset, end))
 
     # Upkeep
 
@@ -487,6 +505,7 @@ class Log:
             if gone:
                 kept = state.segments.without(gone).first
                 state.own = state.own.moved_to(min(offset, kept.base_offset))
+                state.publish_extent()
             self._checkpointer.remove_segments(gone)
 
     def apply_retention(self, now_ms: int, end: Offset) -> Offset:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from penstock.model.errors import StorageDamaged
 from penstock.records.batch import BatchHeader, CorruptBatch, crc_matches, parse_header
 from penstock.storage.continuity import misfit
-from penstock.storage.own_table import OwnEntry, OwnTable
+from penstock.storage.own_table import EntriesCut, OwnEntry, OwnTable
 from penstock.storage.segment import Segment
 from penstock.storage.segment_list import SegmentList
 
@@ -142,13 +142,9 @@ class _Stretch:
         """The header of a batch that may be sent to others: what rotted here must not spread."""
         try:
             header = parse_header(data, start)
-            # A gap may be read from its middle; and before the first batch, retention may have
-            # taken segments away at this moment.
-            is_cut = header.is_gap and header.base_offset < self._offset
-            is_first = self._offset == self._start and header.base_offset > self._offset
             detail = misfit(
                 header,
-                header.base_offset if is_cut or is_first else self._offset,
+                self._expected(segment, header, position + start),
                 self._sparse_below,
                 end=segment.next_offset,
                 term=self._term,
@@ -161,8 +157,21 @@ class _Stretch:
             raise StorageDamaged(str(segment.file.path), position + start, detail)
         return header
 
+    def _expected(self, segment: Segment, header: BatchHeader, position: int) -> int:
+        """The offset that the batch at `position` should have."""
+        is_first = self._offset == self._start
+        if header.base_offset < self._offset:
+            # A gap may be read from its middle. If a batch is, the caller's log was another one,
+            # or the offset has rotted: those before it tell.
+            if header.is_gap:
+                return header.base_offset
+            return _end_before(segment, header, position) if is_first else self._offset
+        # Before the first batch, retention may have taken segments away at this moment.
+        return header.base_offset if is_first else self._offset
+
     def _add_batch(self, header: BatchHeader, batch: bytes) -> None:
-        assert header.base_offset >= self._offset, "an entry is read from its begin"
+        if header.base_offset < self._offset:
+            raise EntriesCut(f"no entry begins at index {self._offset + self._shift}")
         self._add_gap(header.base_offset)
         first, last = header.base_offset + self._shift, header.last_offset + self._shift
         self._found.append(LogEntry(first, last, self._term, DATA, batch))
@@ -178,8 +187,17 @@ class _Stretch:
     def _check_gap(self, segment: Segment) -> None:
         """Nothing was found up to the end: there is nothing, not half an entry."""
         header = next(_headers_at(segment, self._offset), None)
-        is_gap = header is None or header.is_gap or header.base_offset >= self._end
-        assert is_gap, "an entry is read to its end"
+        if header is not None and not header.is_gap and header.base_offset < self._end:
+            raise EntriesCut(f"no entry ends before index {self._end + self._shift}")
+
+
+def _end_before(segment: Segment, header: BatchHeader, position: int) -> int:
+    """The offset where the batches before this one end."""
+    end = segment.base_offset
+    start = segment.offset_index().floor(header.base_offset - 1)[1]
+    for _, before in segment.headers(start, position):
+        end = before.next_offset
+    return end
 
 
 def _headers_at(segment: Segment, offset: int) -> Iterator[BatchHeader]:

@@ -1,15 +1,21 @@
 """What all parts of one partition's log share.
 
-Writers hold `lock`; readers hold nothing. They take `segments`, `own` or `end_offset` once and work
+Writers hold `lock`; readers hold nothing. They take `extent`, `segments` or `own` once and work
 with that: all are replaced, never changed. An append publishes Raft's own entries first and the
-end last; a cut the other way round. So whoever looks at a segment's tail and then at `own` knows of
-every own entry in it, unless `segments` was replaced meanwhile.
+extent last; a cut the other way round. Three rules follow for readers:
+
+- Who takes `extent` and then `segments` finds all of it in them, unless `cuts` changes meanwhile.
+  Retention may have removed the begin: `own` knows that before `segments` shows it.
+- Who looks at a segment's tail and then at `own` knows of every own entry in it, unless `segments`
+  was replaced meanwhile.
+- Who takes `segments` and then `sparse_below` knows where they have gaps.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
+from typing import NamedTuple
 
 from penstock.model.clock import Clock
 from penstock.model.topic_config import TopicConfig
@@ -17,10 +23,26 @@ from penstock.storage.checkpoint import Checkpoint
 from penstock.storage.file_system import FileSystem
 from penstock.storage.layout import segment_path
 from penstock.storage.open_files import OpenFiles
-from penstock.storage.own_table import OwnTable
+from penstock.storage.own_table import EntriesCut, OwnTable
 from penstock.storage.segment import Segment, SegmentFacts
 from penstock.storage.segment_indexes import SegmentIndexes
 from penstock.storage.segment_list import SegmentList
+
+
+class Extent(NamedTuple):
+    """What a log holds; one value, so that its parts are always those of one moment."""
+
+    own: OwnTable
+    end_offset: int
+    last_index: int
+
+    @classmethod
+    def of(cls, own: OwnTable, end_offset: int) -> "Extent":
+        return cls(own, end_offset, own.last_index(end_offset))
+
+    def check_reaches(self, index: int) -> None:
+        if index > self.last_index:
+            raise EntriesCut(f"index {index} lies behind the log's last, {self.last_index}")
 
 
 class LogState:
@@ -31,12 +53,11 @@ class LogState:
         "cuts",
         "directory",
         "doubt",
-        "end_offset",
+        "extent",
         "file_system",
         "flushed_base",
         "flushed_index",
         "has_rolled",
-        "last_index",
         "lock",
         "open_files",
         "own",
@@ -66,17 +87,22 @@ class LogState:
         self.open_files = open_files
         self.clock = clock
         self.lock = RLock()
-        # Counts the begins and ends of cuts: who reads beside one may see what makes no sense.
+        # Counts the steps of cuts: who reads beside one may see what makes no sense.
         self.cuts = 0
         self.restore(checkpoint)
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Everything as the checkpoint says."""
+        own = OwnTable(checkpoint.base, checkpoint.own)
+        known = [self.known_segment(facts) for facts in checkpoint.segments]
+        segments = SegmentList(known or [self.new_segment(checkpoint.start_offset)])
+        self.publish_cut(own, segments.active.next_offset)
         self.start_offset = checkpoint.start_offset
         self.cleaned_offset = checkpoint.cleaned_offset
         self.sparse_below = checkpoint.sparse_below
         self.doubt = checkpoint.doubt
-        self.own = OwnTable(checkpoint.base, checkpoint.own)
+        self.own = own
+        self.segments = segments
         # The owner's state as the last checkpoint holds it.
         self.state = checkpoint.state
         self.state_offset = checkpoint.state_offset
@@ -87,10 +113,23 @@ class LogState:
         self.has_rolled = False
         # A swap of compacted segments that is decided but not done; it comes before all else.
         self.unfinished_swap: Callable[[], None] | None = None
-        known = [self.known_segment(facts) for facts in checkpoint.segments]
-        self.segments = SegmentList(known or [self.new_segment(checkpoint.start_offset)])
-        self.end_offset = self.segments.active.next_offset
-        self.last_index = self.own.last_index(self.end_offset)
+
+    @property
+    def end_offset(self) -> int:
+        return self.extent.end_offset
+
+    @property
+    def last_index(self) -> int:
+        return self.extent.last_index
+
+    def publish_extent(self) -> None:
+        """Everything that was appended is part of the log."""
+        self.extent = Extent.of(self.own, self.segments.active.next_offset)
+
+    def publish_cut(self, own: OwnTable, end_offset: int) -> None:
+        """Nobody begins to look at what goes, and who looks at it will look again."""
+        self.extent = Extent.of(own, end_offset)
+        self.cuts += 1
 
     def note_flushed(self, checkpoint: Checkpoint) -> None:
         """This checkpoint is on disk, or will be there before anything else is."""

@@ -51,14 +51,10 @@ class OffsetIndex:
         entry = bisect_right(self.positions, position) - 1
         return self.positions[entry] if entry >= 0 else 0
 
-    def cut(self, position: int) -> int:
-        """This index without what lies at or after `position`; returns how many entries stay.
-
-        The columns are replaced, not shortened, because readers may be looking at them.
-        """
+    def before(self, position: int) -> "OffsetIndex":
+        """This index without what lies at or after `position`, as one of its own for readers."""
         count = bisect_right(self.positions, position - 1) if position > 0 else 0
-        self.offsets, self.positions = self.offsets[:count], self.positions[:count]
-        return count
+        return OffsetIndex(self.base_offset, self.offsets[:count], self.positions[:count])
 
     def content(self, covered: int) -> IndexContent:
         columns = self.offsets.tobytes() + self.positions[: len(self.offsets)].tobytes()

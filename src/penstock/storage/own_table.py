@@ -20,6 +20,10 @@ class EntriesGone(LookupError):
     """The index lies before the log: retention was faster than whoever asks for it."""
 
 
+class EntriesCut(LookupError):
+    """The log does not hold this, or not as whole entries: it was cut since the caller looked."""
+
+
 class LogBase(NamedTuple):
     """What lies before a log's first entry."""
 

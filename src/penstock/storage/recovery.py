@@ -191,8 +191,7 @@ class _Recovery:
             is_whole = self._add_segment(base, sizes[base], later)
         # A lost index of the active segment is rebuilt here, not under the first reader.
         self._state.segments.active.prepare()
-        self._state.end_offset = self._state.segments.active.next_offset
-        self._state.last_index = self._state.own.last_index(self._state.end_offset)
+        self._state.publish_extent()
 
     def _file_size(self, base: int) -> int:
         path = segment_path(self._state.directory, base)

@@ -116,9 +116,15 @@ class Segment:
 
     def prepare(self) -> SegmentIndexes:
         """Brings the indexes into memory, so that no later step of an append can fail on disk."""
-        if self._indexes is None:
-            self._indexes = self.indexes()
-        return self._indexes
+        indexes = self._indexes
+        return self._keep(self.indexes(), self.tail) if indexes is None else indexes
+
+    def _keep(self, indexes: SegmentIndexes, tail: Tail) -> SegmentIndexes:
+        """Holds them in memory, unless somebody was faster or the segment changed since `tail`."""
+        with self._open_files.indexes.lock:
+            if self._indexes is None and self.tail is tail:
+                self._indexes = indexes
+            return self._indexes or indexes
 
     def add(self, header: BatchHeader) -> None:
         self.add_all((header,))
@@ -150,12 +156,12 @@ class Segment:
 
     def cut(self, position: int, next_offset: int) -> None:
         """Forgets what lies from `position` on; the file itself is the caller's affair."""
-        indexes = self.indexes()
+        indexes = self.indexes().before(position)
         facts = self.facts_before(position, next_offset)
-        self.tail = Tail(next_offset, position)
-        self._recent = {}
-        indexes.cut(position)
-        self._indexes = indexes
+        with self._open_files.indexes.lock:
+            self.tail = Tail(next_offset, position)
+            self._recent = {}
+            self._indexes = indexes
         self.max_timestamp = facts.max_timestamp
         self.max_timestamp_offset = facts.max_timestamp_offset
         self.first_timestamp = facts.first_timestamp
@@ -318,12 +324,15 @@ class Segment:
 
     def _load_offset_index(self) -> OffsetIndex:
         file_system, directory = self._open_files.file_system, self.file.path.parent
-        index = load_offset_index(file_system, directory, self.base_offset, self.tail.size)
+        tail, cache = self.tail, self._open_files.indexes
+        index = load_offset_index(file_system, directory, self.base_offset, tail.size)
         if index is None:
             # Lost or wrong: rebuilt, and kept in memory until the next checkpoint saves it.
-            self._indexes = self.indexes()
-            return self._indexes.offsets
-        self._open_files.indexes.put(self, index)
+            return self._keep(self.indexes(), tail).offsets
+        cache.put(self, index)
+        if self.tail is not tail:
+            # A cut may have come between.
+            cache.drop(self)
         return index
 
     def indexes(self) -> SegmentIndexes:

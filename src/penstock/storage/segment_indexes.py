@@ -40,8 +40,10 @@ class SegmentIndexes(NamedTuple):
             self.times.append(timestamp_before)
             self.offsets.append(header.base_offset, position)
 
-    def cut(self, position: int) -> None:
-        self.times.cut(self.offsets.cut(position))
+    def before(self, position: int) -> "SegmentIndexes":
+        """Without what lies at or after `position`; new ones, since others may look at these."""
+        offsets = self.offsets.before(position)
+        return SegmentIndexes(offsets, self.times.first(len(offsets)))
 
     def extend(self, file: Readable, end: int, interval: int) -> None:
         """Walks the segment from the last entry to `end` and notes what is missing."""
@@ -95,7 +97,7 @@ def load_indexes(
         rebuilt.extend(file, size, interval)
         return rebuilt
     indexes, covered = found
-    indexes.cut(size)
+    indexes = indexes.before(size)
     if covered < size:
         indexes.extend(file, size, interval)
     return indexes

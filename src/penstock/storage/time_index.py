@@ -25,8 +25,8 @@ class TimeIndex:
         """The last entry before which all records are earlier; -1 if there is none."""
         return bisect_left(self.timestamps, timestamp_ms) - 1
 
-    def cut(self, count: int) -> None:
-        self.timestamps = self.timestamps[:count]
+    def first(self, count: int) -> "TimeIndex":
+        return TimeIndex(self.base_offset, self.timestamps[:count])
 
     def content(self, covered: int) -> IndexContent:
         return IndexContent(

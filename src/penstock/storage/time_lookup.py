@@ -67,8 +67,9 @@ def _batches_to_compare(
     segment: Segment, start: int, end: int
 ) -> Iterator[tuple[int, BatchHeader]]:
     """The segment's latest batch if it lies in the range, else all that do."""
-    offset = segment.max_timestamp_offset
-    if segment.next_offset <= end and offset >= start:
+    # That of a batch which is just being written is known before the batch is there.
+    offset, next_offset = segment.max_timestamp_offset, segment.next_offset
+    if next_offset <= end and start <= offset < next_offset:
         position = segment.find(offset)
         yield next(segment.headers(position))
         return
@@ -92,7 +93,8 @@ def _latest_in_batch(
 
 def _from_time(segment: Segment, timestamp_ms: int) -> Iterator[tuple[int, BatchHeader]]:
     offsets, times = segment.indexes()
-    entry = times.entry_before(timestamp_ms)
+    # While an entry is added, its time is there before its position is.
+    entry = min(times.entry_before(timestamp_ms), len(offsets) - 1)
     return segment.headers(offsets.positions[entry] if entry >= 0 else 0)
 
 

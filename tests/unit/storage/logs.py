@@ -140,6 +140,10 @@ def read_batches(log: Log, *, bytes_max: int = 1000, start: int | None = None) -
             data = data[header.size :]
 
 
+def headers(log: Log) -> list[BatchHeader]:
+    return [parse_header(data) for data in read_batches(log)]
+
+
 def offsets(records: Sequence[Record]) -> list[int]:
     return [found.offset for found in records]
 

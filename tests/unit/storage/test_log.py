@@ -21,6 +21,7 @@ from tests.unit.storage.logs import (
     batch,
     checkpoint,
     fill,
+    headers,
     offsets,
     read_all,
     read_batches,
@@ -84,8 +85,7 @@ def test_read_gives_whole_batches_as_promised(
     if reopen:
         checkpoint(log)
         log = bench.open()
-    headers = list(log.headers(Offset(0), log.end_offset))
-    boundaries = [header.base_offset for header in headers] + [log.end_offset]
+    boundaries = [header.base_offset for header in headers(log)] + [log.end_offset]
     for offset in range(log.end_offset):
         for end in boundaries:
             found = log.read(Offset(offset), bytes_max, Offset(end))

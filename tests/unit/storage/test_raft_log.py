@@ -14,7 +14,7 @@ from penstock.model.topic_config import TopicConfig
 from penstock.records.batch import decode_records, parse_header
 from penstock.records.own_entries import OwnKind, build_gap, build_own
 from penstock.storage.file_system import SyncFailed
-from penstock.storage.log import NO_DOUBT, EntriesGone, Log, LogBase, LogEntry
+from penstock.storage.log import NO_DOUBT, EntriesCut, EntriesGone, Log, LogBase, LogEntry
 from penstock.storage.log_entries import DATA, GAP
 from penstock.storage.repair import check, cut
 from tests.unit.storage.fault_file_system import FaultFileSystem
@@ -439,6 +439,21 @@ def test_an_offset_that_rotted_is_not_taken_for_a_gap(place: int) -> None:
     disk_of(bench).damage(bench.segment(0), position + place)
     with pytest.raises(StorageDamaged):
         log.entries(LogIndex(1), LogIndex(4), 10_000)
+
+
+def test_a_batch_is_not_read_from_its_middle_and_that_is_not_taken_for_damage() -> None:
+    """One who asks for it has seen the log before it was cut and written again."""
+    bench = Bench(FaultFileSystem())
+    log = bench.create()
+    log.append([batch(offset, *[record()] * 4) for offset in range(0, 32, 4)])
+    for low, high in ((15, 33), (13, 16), (33, 33), (30, 34)):
+        with pytest.raises(EntriesCut):
+            log.entries(LogIndex(low), LogIndex(high), 10_000)
+    (first, *_) = log.entries(LogIndex(21), LogIndex(33), 10_000)
+    # A batch that claims offset 4 instead of 20 has rotted: those before it reach to 20.
+    disk_of(bench).damage(bench.segment(0), 5 * len(first.batch) + 7)
+    with pytest.raises(StorageDamaged):
+        log.entries(LogIndex(21), LogIndex(33), 10_000)
 
 
 def positions_of_first_data(log: Log) -> int:
