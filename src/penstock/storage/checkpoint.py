@@ -6,6 +6,7 @@ written. Everything it names lies on disk for good: what differs from it later i
 
 import json
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,7 +44,7 @@ class Checkpoint(NamedTuple):
     segments: tuple[SegmentFacts, ...] = ()
     # What lies before the first entry, and Raft's own entries up to the flush mark.
     base: LogBase = LogBase()
-    own: tuple[OwnEntry, ...] = ()
+    own: Sequence[OwnEntry] = ()
     # Compaction has seen everything before this offset.
     cleaned_offset: int = 0
     # Only before this offset may records be missing between batches.

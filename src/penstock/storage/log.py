@@ -216,7 +216,7 @@ class Log:
         return Term(self._state.extent.own.last_term)
 
     @property
-    def own_entries(self) -> tuple[OwnEntry, ...]:
+    def own_entries(self) -> Sequence[OwnEntry]:
         return self._state.extent.own.entries
 
     # These four raise EntriesGone for what lies before the log, and EntriesCut for what lies

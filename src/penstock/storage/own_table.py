@@ -5,15 +5,18 @@ log. So nothing is kept per batch, and an index is for life: compaction and dele
 offsets nor own entries.
 """
 
+from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, overload
 
 from penstock.records.batch import BatchHeader
 from penstock.records.own_entries import OwnKind, build_own, parse_own
 
 # Beyond every offset.
 NO_OFFSET = 2**63
+# Much faster than a call of the class, and a checkpoint goes through all entries.
+_KINDS = {int(kind): kind for kind in OwnKind}
 
 
 class EntriesGone(LookupError):
@@ -60,17 +63,138 @@ def read_own(batch: bytes | bytearray | memoryview, header: BatchHeader) -> OwnE
     )
 
 
+class _Columns:
+    """Own entries as flat columns: a log that is never deleted collects them for life.
+
+    They only grow. Whoever was given the first so many of them may read those at any time.
+    """
+
+    __slots__ = ("indices", "kinds", "offsets", "payload_ends", "payloads", "terms")
+
+    def __init__(self) -> None:
+        self.indices = array("q")
+        self.offsets = array("q")
+        self.terms = array("q")
+        self.kinds = bytearray()
+        # All payloads one behind the other, and where each ends.
+        self.payloads = bytearray()
+        self.payload_ends = array("q")
+
+    def append(self, entry: OwnEntry) -> None:
+        self.indices.append(entry.index)
+        self.offsets.append(entry.offset)
+        self.terms.append(entry.term)
+        self.kinds.append(entry.kind)
+        self.payloads += entry.payload
+        self.payload_ends.append(len(self.payloads))
+
+    def entries(self, start: int, stop: int) -> Iterator[OwnEntry]:
+        begin = self.payload_ends[start - 1] if start else 0
+        for number in range(start, stop):
+            end = self.payload_ends[number]
+            yield OwnEntry(
+                self.indices[number],
+                self.terms[number],
+                self.offsets[number],
+                _KINDS[self.kinds[number]],
+                bytes(self.payloads[begin:end]),
+            )
+            begin = end
+
+    def entry(self, number: int) -> OwnEntry:
+        return next(self.entries(number, number + 1))
+
+    def part(self, start: int, stop: int) -> "_Columns":
+        """Columns of their own with the entries from `start` to before `stop`."""
+        found = _Columns()
+        first = self.payload_ends[start - 1] if start else 0
+        end = self.payload_ends[stop - 1] if stop else 0
+        found.indices = self.indices[start:stop]
+        found.offsets = self.offsets[start:stop]
+        found.terms = self.terms[start:stop]
+        found.kinds = self.kinds[start:stop]
+        found.payloads = self.payloads[first:end]
+        found.payload_ends = array("q", [each - first for each in self.payload_ends[start:stop]])
+        return found
+
+
+class OwnEntries(Sequence[OwnEntry]):
+    """The first `length` entries of columns, which may grow behind them; never changed itself."""
+
+    __slots__ = ("columns", "length")
+
+    def __init__(self, columns: _Columns, length: int) -> None:
+        self.columns = columns
+        self.length = length
+
+    @classmethod
+    def of(cls, entries: Iterable[OwnEntry]) -> "OwnEntries":
+        if isinstance(entries, OwnEntries):
+            return entries
+        columns = _Columns()
+        for entry in entries:
+            columns.append(entry)
+        return cls(columns, len(columns.indices))
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> Iterator[OwnEntry]:
+        return self.columns.entries(0, self.length)
+
+    @overload
+    def __getitem__(self, number: int) -> OwnEntry: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> tuple[OwnEntry, ...]: ...
+
+    def __getitem__(self, number: int | slice) -> OwnEntry | tuple[OwnEntry, ...]:
+        found = range(self.length)[number]
+        if isinstance(found, int):
+            return self.columns.entry(found)
+        return tuple(self.columns.entry(each) for each in found)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence) or self.length != len(other):
+            return False
+        is_same = isinstance(other, OwnEntries) and self.columns is other.columns
+        return is_same or all(mine == theirs for mine, theirs in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]  # nobody needs one
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+    def plus(self, entry: OwnEntry) -> "OwnEntries":
+        """In place if these are all that the columns hold; else there is another future already."""
+        columns, length = self.columns, self.length
+        if len(columns.indices) > length:
+            # A write that failed is tried again with the same entries.
+            if columns.entry(length) == entry:
+                return OwnEntries(columns, length + 1)
+            columns = columns.part(0, length)
+        columns.append(entry)
+        return OwnEntries(columns, length + 1)
+
+
 class OwnTable:
     """Never changed, only replaced, so that any thread may read it."""
 
-    __slots__ = ("_indices", "_offsets", "base", "entries", "last_term")
+    __slots__ = ("_count", "_indices", "_kinds", "_offsets", "_terms", "base", "entries")
 
-    def __init__(self, base: LogBase, entries: Sequence[OwnEntry] = ()) -> None:
+    def __init__(self, base: LogBase, entries: Iterable[OwnEntry] = ()) -> None:
         self.base = base
-        self.entries = tuple(entries)
-        self.last_term = entries[-1].term if entries else base.term
-        self._indices = [entry.index for entry in self.entries]
-        self._offsets = [entry.offset for entry in self.entries]
+        self.entries = OwnEntries.of(entries)
+        columns = self.entries.columns
+        self._count = self.entries.length
+        self._indices = columns.indices
+        self._offsets = columns.offsets
+        self._terms = columns.terms
+        self._kinds = columns.kinds
+
+    @property
+    def last_term(self) -> int:
+        return self._terms[self._count - 1] if self._count else self.base.term
 
     # Indices, offsets and terms
 
@@ -82,26 +206,29 @@ class OwnTable:
     def term_at(self, index: int) -> int:
         """From the last index before the log on; the caller knows where the log ends."""
         self.check_kept(index + 1)
-        number = bisect_right(self._indices, index)
-        return self.entries[number - 1].term if number else self.base.term
+        number = bisect_right(self._indices, index, 0, self._count)
+        return self._terms[number - 1] if number else self.base.term
 
     def offset_after(self, index: int) -> int:
         """The offset of the next client's record after everything up to and with `index`."""
         self.check_kept(index + 1)
-        number = bisect_right(self._indices, index)
-        before = self.entries[number - 1] if number else self.base
-        return before.offset + index - before.index
+        return index - self._distance(bisect_right(self._indices, index, 0, self._count))
 
     def index_of(self, offset: int) -> int:
         """The index of the client's record at `offset`."""
-        number = bisect_right(self._offsets, offset)
-        before = self.entries[number - 1] if number else self.base
-        return before.index + offset - before.offset + 1
+        number = bisect_right(self._offsets, offset, 0, self._count)
+        return offset + self._distance(number) + 1
+
+    def _distance(self, number: int) -> int:
+        """From offsets to indices, behind the first `number` own entries."""
+        if number == 0:
+            return self.base.index - self.base.offset
+        return self._indices[number - 1] - self._offsets[number - 1]
 
     def term_of(self, offset: int) -> int:
         """The term of the client's record at `offset`."""
-        number = bisect_right(self._offsets, offset)
-        return self.entries[number - 1].term if number else self.base.term
+        number = bisect_right(self._offsets, offset, 0, self._count)
+        return self._terms[number - 1] if number else self.base.term
 
     def index_before(self, offset: int) -> int:
         """The smallest index after which `offset` is the next."""
@@ -109,30 +236,32 @@ class OwnTable:
 
     def last_index(self, end_offset: int) -> int:
         """The last index of a log that ends at `end_offset` and holds all these entries."""
-        last = self.entries[-1] if self.entries else self.base
-        return last.index + end_offset - last.offset
+        return end_offset + self._distance(self._count)
 
     # The own entries
 
     def at(self, index: int) -> OwnEntry | None:
-        number = bisect_left(self._indices, index)
-        is_there = number < len(self._indices) and self._indices[number] == index
+        number = bisect_left(self._indices, index, 0, self._count)
+        is_there = number < self._count and self._indices[number] == index
         return self.entries[number] if is_there else None
 
     def next_index(self, index: int) -> int:
         """The index of the first own entry from `index` on; beyond all if there is none."""
-        number = bisect_left(self._indices, index)
-        return self._indices[number] if number < len(self._indices) else NO_OFFSET
+        number = bisect_left(self._indices, index, 0, self._count)
+        return self._indices[number] if number < self._count else NO_OFFSET
 
     def next_offset(self, offset: int) -> int:
         """The offset of the first own entry that lies behind a record at `offset`."""
-        number = bisect_right(self._offsets, offset)
-        return self._offsets[number] if number < len(self._offsets) else NO_OFFSET
+        number = bisect_right(self._offsets, offset, 0, self._count)
+        return self._offsets[number] if number < self._count else NO_OFFSET
 
     def memberships(self) -> list[tuple[int, bytes]]:
         """That before the log, then all in it, each with its index."""
-        inside = ((entry.index, entry.payload) for entry in self._of_kind(OwnKind.MEMBERSHIP))
-        return [(self.base.membership_index, self.base.membership), *inside]
+        inside = (self.entries[number] for number in self._of_kind(OwnKind.MEMBERSHIP))
+        return [
+            (self.base.membership_index, self.base.membership),
+            *((entry.index, entry.payload) for entry in inside),
+        ]
 
     def epochs(self, start_offset: int) -> list[tuple[int, int]]:
         """Terms in order, each with the first offset that it could write to.
@@ -140,12 +269,16 @@ class OwnTable:
         Those that ended before `start_offset` are left out, and the one it lies in begins there.
         """
         found = [(self.base.term, self.base.offset)] if self.base.term > 0 else []
-        found += [(entry.term, entry.offset) for entry in self._of_kind(OwnKind.NEW_TERM)]
+        found += [
+            (self._terms[number], self._offsets[number])
+            for number in self._of_kind(OwnKind.NEW_TERM)
+        ]
         gone = [term for term, offset in found if offset <= start_offset]
         return [(term, start_offset) for term in gone[-1:]] + found[len(gone) :]
 
-    def _of_kind(self, kind: OwnKind) -> list[OwnEntry]:
-        return [entry for entry in self.entries if entry.kind is kind]
+    def _of_kind(self, wanted: OwnKind) -> list[int]:
+        kinds = self._kinds[: self._count]
+        return [number for number, kind in enumerate(kinds) if kind == wanted]
 
     # Other tables
 
@@ -160,11 +293,13 @@ class OwnTable:
         return ""
 
     def plus(self, entry: OwnEntry) -> "OwnTable":
-        return OwnTable(self.base, (*self.entries, entry))
+        """At a cost that does not grow with the table."""
+        return OwnTable(self.base, self.entries.plus(entry))
 
     def before(self, index: int) -> "OwnTable":
         """Without the entries from `index` on."""
-        return OwnTable(self.base, self.entries[: bisect_left(self._indices, index)])
+        count = bisect_left(self._indices, index, 0, self._count)
+        return OwnTable(self.base, OwnEntries(self.entries.columns, count))
 
     def moved_to(self, offset: int) -> "OwnTable":
         """For a log that begins at `offset`; own entries that lie there stay.
@@ -177,4 +312,6 @@ class OwnTable:
         index = self.index_before(offset)
         membership_index, membership = [step for step in self.memberships() if step[0] <= index][-1]
         base = LogBase(offset, index, self.term_at(index), membership, membership_index)
-        return OwnTable(base, self.entries[bisect_left(self._offsets, offset) :])
+        start = bisect_left(self._offsets, offset, 0, self._count)
+        columns = self.entries.columns.part(start, self._count)
+        return OwnTable(base, OwnEntries(columns, self._count - start))
