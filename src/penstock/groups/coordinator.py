@@ -66,6 +66,9 @@ TimerKey = tuple[GroupId, Timer, MemberId]
 # A request that comes while the state is being loaded waits this long at most: loading takes
 # milliseconds, and an error would send the client into its back-off.
 LOADING_WAIT_S = 1.0
+# A coordinator whose partition's other replicas don't confirm for so long that it leads is about to
+# step down. Clients wait much longer for an answer.
+READ_S_MAX = 5.0
 
 
 class Coordinator:
@@ -240,12 +243,17 @@ class Coordinator:
     async def fetch(
         self, group_id: GroupId, wanted: Sequence[WantedTopic] | None
     ) -> list[FetchedTopic]:
-        """Never an offset that a crash could take back: it waits for commits that are under way."""
+        """What every commit that was answered before left behind, whoever coordinated it.
+
+        Never an offset that a crash could take back: it waits for commits that are under way.
+        """
         await self._until_ready()
         try:
-            return await self._host.decide(
-                lambda state: ((), read_offsets(state, group_id, wanted))
-            )
+            async with asyncio.timeout(READ_S_MAX):
+                return await self._host.read(lambda state: read_offsets(state, group_id, wanted))
+        except TimeoutError:
+            detail = f"no majority confirms that this broker coordinates {group_id}"
+            raise Refused(Reason.COORDINATOR_NOT_AVAILABLE, detail) from None
         except Refused as refused:
             raise _told_to_clients(refused) from refused
 

@@ -126,6 +126,19 @@ class Host(Generic[S, R]):
         await self.submit(records)
         return answer
 
+    async def read(self, look: Callable[[S], T]) -> T:
+        """What `look` finds in a state that was the newest of all, and is committed.
+
+        A leader that was replaced and does not know it yet would look at an old one: so a majority
+        has to confirm that this one leads, and after the look.
+        """
+        while True:
+            build, found = await self.decide(lambda state: ((), (self._build, look(state))))
+            await self.replica.confirm()
+            # Confirmed in the term in which it looked, not in a later one.
+            if build == self._build:
+                return found
+
     async def close(self) -> None:
         """Writes a last snapshot, so that the next load replays nothing.
 

@@ -27,6 +27,9 @@ class MemoryHost:
         self.is_unreadable = False
         # While set, appends are applied but nothing is committed.
         self.held: asyncio.Event | None = None
+        # While clear, no majority confirms that it leads.
+        self.confirmed = asyncio.Event()
+        self.confirmed.set()
         self.replica: Any = SimpleNamespace(is_leader=True, stopped_because=None)
         self._on_ready: list[Callable[[], None]] = []
         self._on_lost: list[Callable[[], None]] = []
@@ -92,6 +95,11 @@ class MemoryHost:
         records, answer = decision(self.state)
         await self.submit(records)
         return answer
+
+    async def read(self, look: Callable[[GroupsState], T]) -> T:
+        found = await self.decide(lambda state: ((), look(state)))
+        await self.confirmed.wait()
+        return found
 
     async def close(self) -> None:
         self.is_ready = False

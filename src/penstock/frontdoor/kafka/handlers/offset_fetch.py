@@ -4,8 +4,15 @@ A partition without a committed offset has -1 and no error, and so has a group t
 Null topics (from version 2 on) ask for everything the group has committed. Topics go by id from
 version 10 on. `require_stable` changes nothing: without transactions an offset is either durable,
 and only then it is shown, or it is not there.
+
+Apache Kafka answers from the coordinator's memory, also if another broker coordinates the group by
+now. Here a majority of the replicas confirms first that this one still does (decision 33), so that
+an offset whose commit was answered is seen by everybody who asks later. If nobody confirms it, the
+answer is NOT_COORDINATOR or, after some seconds, COORDINATOR_NOT_AVAILABLE: clients look for the
+coordinator and ask again.
 """
 
+import asyncio
 from collections.abc import Sequence
 from uuid import UUID
 
@@ -38,7 +45,8 @@ NOTHING = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_timest
 async def handle(call: Call, request: OffsetFetchRequest) -> OffsetFetchResponse:
     if call.version < BATCHED_FROM:
         return await _handle_one(call, request)
-    groups = [await _fetch_group(call, group) for group in request.groups]
+    # At once: groups of one coordinator share the round in which it is confirmed.
+    groups = await asyncio.gather(*(_fetch_group(call, group) for group in request.groups))
     return OffsetFetchResponse(groups=groups)
 
 
