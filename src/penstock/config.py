@@ -39,6 +39,7 @@ RACK_SETTING = "broker.rack"
 CLUSTER_NODES_MAX = 1_000
 # The least and the most that can be asked for; less would take any busy disk for one that hangs.
 DISK_TIMEOUT_MS = (500, 600_000)
+SCRUB_HOURS_MAX = 24 * 366
 
 _FIRST_NODE = BrokerId(0)
 _DOORS: Mapping[str, Endpoint] = MappingProxyType(
@@ -96,8 +97,7 @@ class Settings:
     peer: Endpoint = _DOORS["peer"]
     # What clients are told to connect to; None is the address that was bound.
     advertise: Endpoint | None = None
-    # The members of the cluster by their peer addresses, this node's too; empty is a node that
-    # stands alone or joins one.
+    # Its members by their peer addresses, this node too; empty where it stands alone or joins one.
     cluster: Mapping[BrokerId, Endpoint] = field(default_factory=lambda: MappingProxyType({}))
     # The peer address of any member of a running cluster.
     join: Endpoint | None = None
@@ -109,6 +109,7 @@ class Settings:
     config: Path | None = None
     log_format: LogFormat = LogFormat.AUTO
     log_level: LogLevel = LogLevel.INFO
+    scrub_hours: int = 168
     # Kafka's broker settings by Kafka's names, unchecked here: the cluster knows their meaning.
     broker: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     # Where a value came from, by setting; `broker` has one entry per key, "broker.num.partitions".
@@ -139,22 +140,18 @@ class Settings:
 
     def unopened_doors(self) -> tuple[str, ...]:
         """Doors that were asked for by name although this version does not have them."""
-        return tuple(
-            name for name in DOOR_PORTS if name not in OPENED_DOORS and self.is_explicit(name)
-        )
+        unopened = (name for name in DOOR_PORTS if name not in OPENED_DOORS)
+        return tuple(filter(self.is_explicit, unopened))
 
     def effective(self) -> list[tuple[str, str, str]]:
         """Every setting as (name, value, source), broker settings one by one."""
-        rows = [
+        settings = [
             (setting.name, _shown(setting, getattr(self, setting.name)), self.source(setting.name))
             for setting in SETTINGS
             if setting.name != "broker"
         ]
-        rows += [
-            (f"broker.{key}", value, self.source(f"broker.{key}"))
-            for key, value in sorted(self.broker.items())
-        ]
-        return rows
+        broker = [(f"broker.{key}", value) for key, value in sorted(self.broker.items())]
+        return [*settings, *((name, value, self.source(name)) for name, value in broker)]
 
 
 def load(flags: Mapping[str, object], environment: Mapping[str, str]) -> Settings:
@@ -162,7 +159,7 @@ def load(flags: Mapping[str, object], environment: Mapping[str, str]) -> Setting
 
     Raises SettingsError with one sentence that names setting, source and value.
     """
-    values: dict[str, object] = {}
+    values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     broker: dict[str, str] = {}
     for source_of, given in _layers(flags, environment):
@@ -181,9 +178,8 @@ def load(flags: Mapping[str, object], environment: Mapping[str, str]) -> Setting
     _listen_where_listed(values, sources)
     _add_default_ports(values, sources)
     _unite_racks(values, broker, sources)
-    settings: dict[str, Any] = dict(values)
     made = Settings(
-        **settings, broker=MappingProxyType(broker), sources=MappingProxyType(dict(sources))
+        **values, broker=MappingProxyType(broker), sources=MappingProxyType(dict(sources))
     )
     _check_together(made)
     return made
@@ -417,6 +413,10 @@ def _disk_timeout(raw: object) -> int:
     return _whole_number(raw, *DISK_TIMEOUT_MS)
 
 
+def _hours(raw: object) -> int:
+    return _whole_number(raw, 0, SCRUB_HOURS_MAX)
+
+
 def _endpoint(raw: object) -> Endpoint:
     try:
         return parse_endpoint(_text(raw))
@@ -591,6 +591,7 @@ SETTINGS: tuple[Setting, ...] = (
     _setting(
         "log_level", "debug|info|warning|error", "info", _choice(LogLevel), "What is worth a line."
     ),
+    _setting("scrub_hours", "N", "168", _hours, "Reads all data back every N hours; 0 never."),
     _setting(
         "broker", "NAME=VALUE", "", _broker, "A broker setting by Kafka's name; may be repeated."
     ),

@@ -174,6 +174,13 @@ def test_log_settings() -> None:
     assert "auto, text, json" in refusal({"log_format": "xml"})
 
 
+def test_the_time_between_scrubs_is_a_number_of_hours() -> None:
+    assert load({}, {}).scrub_hours == 168
+    assert load({}, {"PENSTOCK_SCRUB_HOURS": "0"}).scrub_hours == 0
+    for bad in ("-1", "1.5", "often", True, 9_000):
+        assert "it must be a whole number from 0 to 8784" in refusal({"scrub_hours": bad})
+
+
 def test_broker_settings_merge_key_by_key(tmp_path: Path) -> None:
     file = written(
         tmp_path,

@@ -1,7 +1,8 @@
-"""The node's housekeeping: retention, compaction and scrubbing, one partition after the other.
+"""The node's housekeeping: retention and compaction, one partition after the other, and a scrub.
 
 One task for all partitions: an idle partition has no timer of its own, and long work never runs
 twice at a time. A round asks each replica what is due, which costs microseconds when nothing is.
+The scrub goes on beside the rounds (scrubbing.py).
 """
 
 import asyncio
@@ -9,8 +10,8 @@ import logging
 from typing import Protocol
 
 from penstock.broker.partitions import Partitions
+from penstock.broker.scrubbing import Scrubbing
 from penstock.model.clock import Clock
-from penstock.model.errors import Refused
 from penstock.replication.replica import Replica
 
 logger = logging.getLogger(__name__)
@@ -41,14 +42,15 @@ class Upkeep:
         partitions: Partitions,
         cluster: Settings,
         clock: Clock,
+        scrub_period_s: float,
         first_round_s: float = FIRST_ROUND_S,
     ) -> None:
         self._partitions = partitions
         self._settings = cluster
         self._clock = clock
         self._first_round_s = first_round_s
+        self._scrubbing = Scrubbing(replicas=self._replicas, clock=clock, period_s=scrub_period_s)
         self._task: asyncio.Task[None] | None = None
-        self._is_stopping = False
 
     def start(self) -> None:
         assert self._task is None
@@ -56,20 +58,21 @@ class Upkeep:
 
     async def stop(self) -> None:
         """Ends a scrub at its next batch, and lets other work that began come to its end."""
-        self._is_stopping = True
+        self._scrubbing.stop()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
         # At once, since a damaged batch should be found before many consumers have read it.
-        scrubbing = asyncio.get_running_loop().create_task(self.scrub_all())
+        scrubbing = asyncio.get_running_loop().create_task(self._scrubbing.run())
         try:
             await asyncio.sleep(min(self._first_round_s, self._interval_s()))
             while True:
                 await self.maintain_all()
                 await asyncio.sleep(self._interval_s())
         finally:
+            scrubbing.cancel()
             await asyncio.gather(scrubbing, return_exceptions=True)
 
     def _interval_s(self) -> float:
@@ -88,19 +91,6 @@ class Upkeep:
             except Exception:
                 # A bug must not end the upkeep of all other partitions.
                 logger.exception("upkeep of %s failed", replica.partition)
-
-    async def scrub_all(self) -> None:
-        """Reads every closed segment back once; damage that it finds stops that partition."""
-        for replica in self._replicas():
-            if self._is_stopping:
-                return
-            try:
-                await replica.scrub(lambda: self._is_stopping)
-            except Refused as refused:
-                logger.error("scrubbing %s: %s", replica.partition, refused)
-            except Exception:
-                # A bug must not end the scrub of all other partitions, nor go unseen.
-                logger.exception("scrubbing %s failed", replica.partition)
 
     def _replicas(self) -> list[Replica]:
         metadata = self._partitions.metadata

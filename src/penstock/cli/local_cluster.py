@@ -74,7 +74,10 @@ def _child(settings: Settings, member: Member, addresses: Mapping[int, str]) -> 
         peer=str(member.doors["peer"]),
         cluster=addresses,
         settings=settings.broker,
-        flags=["--log-format", settings.log_format, "--log-level", settings.log_level],
+        flags=[
+            *("--log-format", settings.log_format, "--log-level", settings.log_level),
+            *("--scrub-hours", str(settings.scrub_hours)),
+        ],
         environment={} if secret is None else {"PENSTOCK_PEER_SECRET": secret},
         on_log=_prefixed(member.node),
     )

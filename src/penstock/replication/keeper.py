@@ -17,7 +17,7 @@ from penstock.model.errors import Reason, Refused, StorageDamaged
 from penstock.model.ids import Offset
 from penstock.replication.writer import Checkpointer, Writer
 from penstock.storage.file_system import FileSystem, SyncFailed
-from penstock.storage.log import Doubt, Log
+from penstock.storage.log import Doubt, Log, Scrubbed
 
 logger = logging.getLogger(__name__)
 
@@ -142,15 +142,19 @@ class LogKeeper:
 
         await self._to_the_end(self._background, work)
 
-    async def scrub(self, should_stop: Callable[[], bool]) -> None:
-        """Reads back what must be whole; raises Refused where it is not.
+    async def scrub(
+        self, should_stop: Callable[[], bool], start: Offset, bytes_max: int
+    ) -> Scrubbed:
+        """Reads a slice of the log back, as `Log.scrub` does; raises Refused where it is bad.
 
-        In one of the threads for writes, of which it takes no more than one: a large log would hold
-        up the retention and compaction of all others if it were read in the background's.
+        In one of the threads for writes, of which it takes no more than one: in the background's, a
+        slice would wait for the compaction of a large log.
         """
-        await self._to_the_end(
-            self._executor, lambda: self._log.scrub(lambda: should_stop() or self._is_ending)
-        )
+
+        def work() -> Scrubbed:
+            return self._log.scrub(lambda: should_stop() or self._is_ending, start, bytes_max)
+
+        return await self._to_the_end(self._executor, work)
 
     async def look_up(self, work: Callable[[], T]) -> T:
         """A short read in a worker thread."""
@@ -180,9 +184,9 @@ class LogKeeper:
             detail = f"{self._log.directory} can't be written: {error}"
             raise Refused(Reason.STORAGE_ERROR, detail) from error
 
-    async def _to_the_end(self, executor: Executor, work: Callable[[], object]) -> None:
+    async def _to_the_end(self, executor: Executor, work: Callable[[], T]) -> T:
         """Shielded, and waited for when closing: the thread goes on even if its caller does not."""
-        await asyncio.shield(self._track(self._in_thread(executor, work)))
+        return await asyncio.shield(self._track(self._in_thread(executor, work)))
 
     def _track(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         running = asyncio.get_running_loop().create_task(work)

@@ -35,6 +35,7 @@ from penstock.replication.positions import NOT_FOUND, FoundOffset, Position, end
 from penstock.replication.producer_states import Producer, ProducerBatch
 from penstock.replication.replica_parts import ReplicaParts
 from penstock.replication.watches import Watch
+from penstock.storage.log import Scrubbed
 
 logger = logging.getLogger(__name__)
 
@@ -434,10 +435,16 @@ class Replica(GroupMember):
         if self.before_compaction is None or await self.before_compaction():
             await self._keeper.compact(now_ms, end, producer_expiry_ms)
 
-    async def scrub(self, should_stop: Callable[[], bool]) -> None:
-        """Reads back what must be whole; damage stops the replica and raises Refused."""
-        if self._refusal is None:
-            await self._keeper.scrub(should_stop)
+    async def scrub(
+        self, should_stop: Callable[[], bool], start: Offset, bytes_max: int
+    ) -> Scrubbed:
+        """Reads a slice of the log back, from `start`; damage stops the replica and raises Refused.
+
+        One that is stopped or has no log is at its end.
+        """
+        if self._refusal is not None or not self._has_log:
+            return Scrubbed(start, start, 0)
+        return await self._keeper.scrub(should_stop, start, bytes_max)
 
     # The end
 

@@ -351,7 +351,12 @@ class Node:
         self._on_stop(topics.close)
         await groups.load()
         self._on_stop(groups.close)
-        upkeep = Upkeep(partitions=partitions, cluster=cluster, clock=clock)
+        upkeep = Upkeep(
+            partitions=partitions,
+            cluster=cluster,
+            clock=clock,
+            scrub_period_s=self._settings.scrub_hours * 3600.0,
+        )
         upkeep.start()
         self._on_stop(upkeep.stop)
         reassignments = Reassignments(

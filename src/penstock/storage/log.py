@@ -43,6 +43,7 @@ from penstock.storage.recovery import (
     remove_deleted_marks,
 )
 from penstock.storage.retention import expired
+from penstock.storage.scrub import Scrubbed as Scrubbed
 from penstock.storage.scrub import scrub
 from penstock.storage.segment import Segment
 from penstock.storage.segment_list import SegmentList
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 _Found = TypeVar("_Found")
 
 NEW_LOG = LogBase()
+BEGIN = Offset(0)
 _WARM_BYTES = 1024 * 1024
 PRODUCER_EXPIRY_MS = 24 * 3600 * 1000
 
@@ -543,12 +545,15 @@ class Log:
             producer_expiry_ms=producer_expiry_ms,
         )
 
-    def scrub(self, should_stop: Callable[[], bool], start: Offset | None = None) -> Offset:
-        """Checks every batch from `start` on; returns how far it came before it had to stop.
+    def scrub(
+        self, should_stop: Callable[[], bool], start: Offset = BEGIN, bytes_max: int | None = None
+    ) -> Scrubbed:
+        """Checks every batch from `start` on; says how far it came before it had to stop.
 
-        Raises StorageDamaged at a bad batch. May run beside the writer.
+        `bytes_max` bounds it, but for its last batch. Raises StorageDamaged at a bad batch. May run
+        beside the writer.
         """
-        return Offset(scrub(self._state, should_stop, start or 0))
+        return scrub(self._state, should_stop, start, bytes_max)
 
     def close(self) -> None:
         """Lets go of all descriptors; what was not synced is left to the operating system."""

@@ -165,7 +165,7 @@ class _Stretch:
             # or the offset has rotted: those before it tell.
             if header.is_gap:
                 return header.base_offset
-            return _end_before(segment, header, position) if is_first else self._offset
+            return segment.end_before(header, position) if is_first else self._offset
         # Before the first batch, retention may have taken segments away at this moment.
         return header.base_offset if is_first else self._offset
 
@@ -189,15 +189,6 @@ class _Stretch:
         header = next(_headers_at(segment, self._offset), None)
         if header is not None and not header.is_gap and header.base_offset < self._end:
             raise EntriesCut(f"no entry ends before index {self._end + self._shift}")
-
-
-def _end_before(segment: Segment, header: BatchHeader, position: int) -> int:
-    """The offset where the batches before this one end."""
-    end = segment.base_offset
-    start = segment.offset_index().floor(header.base_offset - 1)[1]
-    for _, before in segment.headers(start, position):
-        end = before.next_offset
-    return end
 
 
 def _headers_at(segment: Segment, offset: int) -> Iterator[BatchHeader]:

@@ -1,6 +1,11 @@
-"""Reads a log back and checks every batch: bits rot where nobody looks."""
+"""Reads a log back and checks every batch: bits rot where nobody looks.
+
+The kernel keeps what is read only once apart from what is used again, so a slow scrub does not take
+the page cache from anybody, and it is not told to drop the pages: readers may need them too.
+"""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from penstock.model.errors import StorageDamaged
 from penstock.records.batch import BatchHeader, CorruptBatch
@@ -11,51 +16,89 @@ from penstock.storage.own_table import read_own
 from penstock.storage.segment import Segment
 
 
-def scrub(state: LogState, should_stop: Callable[[], bool], start: int) -> int:
-    """Checks all batches from `start` to the end; returns the offset that it came to.
+class Scrubbed(NamedTuple):
+    # How far a scrub came, where the log ended when it began, and how much it has checked.
+    offset: int
+    end_offset: int
+    size: int
 
-    That is where the log ended when the scrub began, or less if it was asked to stop. Raises
-    StorageDamaged at the first bad batch.
+
+def scrub(
+    state: LogState, should_stop: Callable[[], bool], start: int, bytes_max: int | None
+) -> Scrubbed:
+    """Checks all batches from `start` to the end, or a slice of them.
+
+    It comes to where the log ended when it began, or less far if it was asked to stop or so many
+    bytes are checked; at least one client's batch is, so that the next slice, which begins there,
+    gets further. Raises StorageDamaged at the first bad batch.
     """
-    cuts = state.cuts
-    end = state.end_offset
-    offset = start
-    for segment in state.segments.from_offset(start):
-        if segment.base_offset >= end or segment.size == 0:
-            continue
-        try:
-            offset, is_stopped = _scrub_segment(
-                state, segment, max(offset, segment.base_offset), should_stop
-            )
-            if is_stopped:
-                return offset
-        except FileGone:
-            # Compaction or retention took it away meanwhile; what came instead is new.
-            continue
-        except StorageDamaged:
-            # If entries were cut off under our eyes, this segment is left to the next scrub.
-            if not state.was_cut_since(cuts):
-                raise
-    return end
+    return _Scrub(state, should_stop, start, bytes_max).run()
 
 
-def _scrub_segment(
-    state: LogState, segment: Segment, start: int, should_stop: Callable[[], bool]
-) -> tuple[int, bool]:
-    """The offset that it came to, and whether it was asked to stop there."""
-    end = segment.next_offset
-    expected: int | None = segment.base_offset if start == segment.base_offset else None
-    # The first batches may be Raft's own entries, which `find` passes over.
-    place = 0 if start == segment.base_offset else segment.find(start)
-    for position, header, batch in segment.batches(place):
-        follows = header.base_offset if expected is None else expected
-        if should_stop():
-            return follows, True
-        detail = _fault(state, segment, header, batch, follows)
-        if detail:
-            raise StorageDamaged(str(segment.file.path), position, detail)
-        expected = header.next_offset
-    return max(end, expected or 0), False
+class _Scrub:
+    def __init__(
+        self, state: LogState, should_stop: Callable[[], bool], start: int, bytes_max: int | None
+    ) -> None:
+        self._state = state
+        self._should_stop = should_stop
+        self._start = start
+        self._bytes_max = bytes_max
+        self._size = 0
+
+    def _is_full_at(self, offset: int) -> bool:
+        if self._bytes_max is None or offset <= self._start:
+            return False
+        return self._size >= self._bytes_max
+
+    def run(self) -> Scrubbed:
+        cuts = self._state.cuts
+        end = self._state.end_offset
+        offset = self._start
+        for segment in self._state.segments.from_offset(offset):
+            if segment.base_offset > end or segment.size == 0:
+                continue
+            # If the log ends here, there may still be own entries, for which no slice would come.
+            if offset < end and self._is_full_at(offset):
+                return Scrubbed(offset, end, self._size)
+            try:
+                offset, is_stopped = self._check_segment(segment, max(offset, segment.base_offset))
+                if is_stopped:
+                    return Scrubbed(offset, end, self._size)
+            except FileGone:
+                # Compaction or retention took it away meanwhile; what came instead is new.
+                continue
+            except StorageDamaged:
+                # If entries were cut off under our eyes, this segment is left to the next scrub.
+                if not self._state.was_cut_since(cuts):
+                    raise
+        return Scrubbed(end, end, self._size)
+
+    def _check_segment(self, segment: Segment, start: int) -> tuple[int, bool]:
+        """The offset that it came to, and whether it had to stop there."""
+        end = segment.next_offset
+        is_whole = start == segment.base_offset
+        expected: int | None = segment.base_offset if is_whole else None
+        # The first batches may be Raft's own entries, which `find` passes over.
+        for position, header, batch in segment.batches(0 if is_whole else segment.find(start)):
+            if expected is None:
+                expected = _expected(segment, header, position, start)
+            # Not before an own entry, which a slice that begins there would pass over.
+            if self._should_stop() or (not header.is_own and self._is_full_at(expected)):
+                return expected, True
+            detail = _fault(self._state, segment, header, batch, expected)
+            if detail:
+                raise StorageDamaged(str(segment.file.path), position, detail)
+            expected = header.next_offset
+            self._size += header.size
+        return max(end, expected or 0), False
+
+
+def _expected(segment: Segment, header: BatchHeader, position: int, start: int) -> int:
+    """The offset of the first batch of a slice: that where the last one stopped.
+
+    Less, if entries were cut off since and others are in their place: those before it tell.
+    """
+    return start if header.base_offset >= start else segment.end_before(header, position)
 
 
 def _fault(

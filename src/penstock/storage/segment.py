@@ -298,6 +298,14 @@ class Segment:
         except BadBatch as bad:
             raise StorageDamaged(str(self.file.path), bad.position, bad.detail) from None
 
+    def end_before(self, header: BatchHeader, position: int) -> int:
+        """The offset where the batches before this one, which lies at `position`, end."""
+        end = self.base_offset
+        start = self.offset_index().floor(header.base_offset - 1)[1]
+        for _, before in self.headers(start, position):
+            end = before.next_offset
+        return end
+
     def batches(self, position: int = 0) -> Iterator[tuple[int, BatchHeader, memoryview]]:
         """Like `headers`, with each batch's bytes, and its CRC checked."""
         try:

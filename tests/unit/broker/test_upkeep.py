@@ -26,6 +26,7 @@ def upkeep_of(node: Node, settings: Settings | None = None) -> Upkeep:
         partitions=node.partitions,
         cluster=settings or Settings(),
         clock=node.clock,
+        scrub_period_s=3600.0,
         first_round_s=0.01,
     )
 
@@ -107,6 +108,28 @@ def test_a_flipped_bit_in_an_old_segment_stops_its_partition_alone(tmp_path: Pat
             await upkeep.stop()
             assert sound.stopped_because is None
             assert len(read_values(sound)) == 6
+
+    run(scenario)
+
+
+def test_a_scrub_that_pauses_does_not_hold_up_the_stop(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            await node.create(TOPIC, TOPIC_ID, range(3), TopicConfig(segment_bytes=200))
+            for replica in node.partitions.all():
+                replica.append(batch(b"x" * 100))
+                await replica.committed()
+            upkeep = upkeep_of(node)
+            pauses: list[float] = []
+
+            async def pause(seconds: float) -> None:
+                pauses.append(seconds)
+                await asyncio.Event().wait()
+
+            upkeep._scrubbing._sleep = pause
+            upkeep.start()
+            await until(lambda: pauses)
+            await asyncio.wait_for(upkeep.stop(), 1.0)
 
     run(scenario)
 

@@ -276,7 +276,14 @@ class Stress:
         self.log.compact(START_MS, Offset(self.history.committed_offset))
 
     def scrub(self, chance: random.Random) -> None:
-        self.log.scrub(lambda: time.monotonic() > self.end)
+        """In slices, between which the log may change as well."""
+        offset, end = -1, 0
+        while offset < end:
+            start = Offset(max(0, offset))
+            found = self.log.scrub(lambda: time.monotonic() > self.end, start, 900)
+            if found.offset <= offset:
+                return
+            offset, end = found.offset, found.end_offset
 
 
 def stress(directory: Path, config: TopicConfig, *, open_max: int = 3) -> Stress:

@@ -1,11 +1,14 @@
 """Recovery: a torn end is cut off, damage is named, and lost indexes come back."""
 
+from pathlib import Path
+
 import pytest
 
 from penstock.model.errors import StorageDamaged
 from penstock.model.ids import Offset
 from penstock.model.topic_config import TopicConfig
 from penstock.records.batch import HEADER_SIZE, parse_header
+from penstock.records.own_entries import OwnKind
 from penstock.storage.log import NO_DOUBT, Log
 from tests.unit.storage.fault_file_system import FaultFileSystem
 from tests.unit.storage.logs import (
@@ -15,6 +18,7 @@ from tests.unit.storage.logs import (
     fill,
     headers,
     offsets,
+    own,
     read_all,
     record,
 )
@@ -172,7 +176,7 @@ def test_a_flipped_bit_in_the_active_segment_is_found_by_scrubbing(number: int, 
     case = Case()
     checkpoint(case.log)
     log = case.reopen()
-    assert log.scrub(lambda: False) == 25
+    assert log.scrub(lambda: False).offset == 25
     position = sum(header.size for header in headers(log)[:number])
     case.disk.damage(case.path, position + place)
     with pytest.raises(StorageDamaged) as caught:
@@ -186,18 +190,60 @@ def test_scrubbing_in_slices_sees_everything(config: TopicConfig | None) -> None
     offset, slices = Offset(0), 0
     while offset < log.end_offset:
         steps = iter(range(4))
-        offset = log.scrub(lambda steps=steps: next(steps, None) is None, offset)
+        offset = Offset(log.scrub(lambda steps=steps: next(steps, None) is None, offset).offset)
         slices += 1
     assert offset == log.end_offset
     assert 5 < slices < 30
+
+
+def elected() -> tuple[FaultFileSystem, list[Path], Log]:
+    """Several segments with own entries of Raft before, between and behind the batches."""
+    disk = FaultFileSystem()
+    bench = Bench(disk, SMALL)
+    log = bench.create()
+    for term in range(2, 12):
+        log.append([own(log, OwnKind.NEW_TERM, term=term)])
+        log.append([own(log, OwnKind.LOG_START, b"12345678")])
+        log.append([batch(log.end_offset, record(bytes(50)), term=term)])
+    log.append([own(log, OwnKind.MEMBERSHIP, b"all of them")])
+    log.sync()
+    names = [name for name in disk.names(bench.directory) if name.endswith(".log")]
+    return disk, [bench.directory / name for name in names], log
+
+
+def scrub_in_slices(log: Log, bytes_max: int) -> int:
+    offset, size = Offset(0), 0
+    while True:
+        found = log.scrub(lambda: False, offset, bytes_max)
+        assert found.size > 0
+        offset, size = Offset(found.offset), size + found.size
+        if offset >= found.end_offset:
+            return size
+
+
+@pytest.mark.parametrize("bytes_max", [1, 300, 10**6])
+def test_slices_of_any_size_check_every_byte_once(bytes_max: int) -> None:
+    """Also Raft's own entries, which take no offset for a slice to begin with."""
+    disk, segments, log = elected()
+    sizes = [disk.size(path) for path in segments]
+    assert len(sizes) > 2
+    assert scrub_in_slices(log, bytes_max) == sum(sizes)
+    for path, size in zip(segments, sizes, strict=True):
+        # Offsets and terms too, which no checksum covers.
+        for place in range(0, size, 7):
+            disk.damage(path, place)
+            with pytest.raises(StorageDamaged):
+                scrub_in_slices(log, bytes_max)
+            disk.damage(path, place)
+    assert scrub_in_slices(log, bytes_max) == sum(sizes)
 
 
 def test_a_slice_finds_only_what_it_reads() -> None:
     case = Case(SMALL)
     log = case.reopen()
     case.disk.damage(case.path, 3 * BATCH_BYTES)
-    assert log.scrub(lambda: True) == 0
-    assert log.scrub(lambda: False, Offset(11)) == 25
+    assert log.scrub(lambda: True) == (0, 25, 0)
+    assert log.scrub(lambda: False, Offset(11)).offset == 25
     with pytest.raises(StorageDamaged):
         log.scrub(lambda: False, Offset(2))
 
