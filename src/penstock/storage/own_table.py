@@ -180,7 +180,17 @@ class OwnEntries(Sequence[OwnEntry]):
 class OwnTable:
     """Never changed, only replaced, so that any thread may read it."""
 
-    __slots__ = ("_count", "_indices", "_kinds", "_offsets", "_terms", "base", "entries")
+    __slots__ = (
+        "_count",
+        "_indices",
+        "_kinds",
+        "_last_distance",
+        "_offsets",
+        "_terms",
+        "base",
+        "entries",
+        "last_term",
+    )
 
     def __init__(self, base: LogBase, entries: Iterable[OwnEntry] = ()) -> None:
         self.base = base
@@ -191,10 +201,9 @@ class OwnTable:
         self._offsets = columns.offsets
         self._terms = columns.terms
         self._kinds = columns.kinds
-
-    @property
-    def last_term(self) -> int:
-        return self._terms[self._count - 1] if self._count else self.base.term
+        # Every append asks for these.
+        self.last_term = self._terms[self._count - 1] if self._count else base.term
+        self._last_distance = self._distance(self._count)
 
     # Indices, offsets and terms
 
@@ -236,7 +245,7 @@ class OwnTable:
 
     def last_index(self, end_offset: int) -> int:
         """The last index of a log that ends at `end_offset` and holds all these entries."""
-        return end_offset + self._distance(self._count)
+        return end_offset + self._last_distance
 
     # The own entries
 
