@@ -99,6 +99,28 @@ class FileSystem(Protocol):
         ...
 
 
+def write_atomically(file_system: FileSystem, path: Path, data: Bytes) -> None:
+    """On any file system: the content is on disk before its name, the name before the return."""
+    temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+    try:
+        _write_new(file_system, temporary, data)
+        file_system.rename(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            file_system.remove(temporary)
+        raise
+    file_system.sync_directory(path.parent)
+
+
+def _write_new(file_system: FileSystem, path: Path, data: Bytes) -> None:
+    file = file_system.create(path)
+    try:
+        file.pwrite(data, 0)
+        file.sync()
+    finally:
+        file.close()
+
+
 def _sync_content(descriptor: int) -> None:
     full_sync = getattr(fcntl, "F_FULLFSYNC", None)
     if full_sync is not None:
@@ -247,23 +269,7 @@ class RealFileSystem:
         return path.read_bytes()
 
     def write_atomically(self, path: Path, data: Bytes) -> None:
-        temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
-        try:
-            self._write_new(temporary, data)
-            os.replace(temporary, path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
-        self.sync_directory(path.parent)
-
-    def _write_new(self, path: Path, data: Bytes) -> None:
-        file = self.create(path)
-        try:
-            file.pwrite(data, 0)
-            file.sync()
-        finally:
-            file.close()
+        write_atomically(self, path, data)
 
     def disk_free(self, path: Path) -> int:
         state = os.statvfs(path)

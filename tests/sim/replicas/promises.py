@@ -24,7 +24,7 @@ ACKNOWLEDGEMENT_CHANCE = 0.02
 
 def durable_content(drive: Drive, path: Path) -> bytes:
     """What is in the file for sure."""
-    found = drive._durable.get(path)
+    found = drive._durable.get(str(path))
     require(found is not None, "the file of terms and votes is not durable")
     assert found is not None
     return bytes(found.durable)
@@ -32,11 +32,9 @@ def durable_content(drive: Drive, path: Path) -> bytes:
 
 def hard_states_in(content: bytes, path: Path) -> HardStates:
     """What a node would find in the file if it started with it."""
-    inode = Inode()
-    inode.data, inode.durable = bytearray(content), bytearray(content)
     alone = FaultFileSystem()
-    alone._entries = dict.fromkeys(path.parents)
-    alone._entries[path] = inode
+    alone._entries = dict.fromkeys(map(str, path.parents))
+    alone._entries[str(path)] = Inode(content)
     return HardStates.open(path, file_system=alone)
 
 

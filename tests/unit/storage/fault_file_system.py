@@ -1,8 +1,10 @@
 """A disk in memory that can run full, fail, and lose power with its unsynced writes.
 
-Writes of a file, and changes of a directory, become durable with their sync. At a power loss each
-file keeps some prefix of what was written since (its last write possibly torn or turned to zeros),
-and each directory some of its changes, in order or not.
+Writes of a file, and changes of a directory, become durable with their sync. At a power loss a file
+keeps what a disk may have written back since: a prefix of its writes with the last one torn, or any
+of their sectors, old beside new, with zeros where the file grew and nothing came. A directory keeps
+some of its changes, in order or not. A sync that fails loses some of what it should have written:
+the next one does not write it either, though readers still see it.
 """
 
 import errno
@@ -10,77 +12,143 @@ import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from penstock.storage.file_system import TEMPORARY_SUFFIX, Bytes
+from penstock.storage.file_system import Bytes, write_atomically
+
+# What a disk writes as a whole.
+SECTOR_BYTES = 512
 
 
 class PowerLoss(BaseException):
     """Not an Exception, so that nothing in the code under test can live through it."""
 
 
+def _apply(target: bytearray, position: int, data: bytes | None) -> None:
+    if len(target) < position:
+        target.extend(bytes(position - len(target)))
+    if data is None:
+        del target[position:]
+    else:
+        target[position : position + len(data)] = data
+
+
 class Inode:
-    def __init__(self) -> None:
-        self.data = bytearray()
-        self.durable = bytearray()
+    __slots__ = ("data", "durable", "has_lost", "pending")
+
+    def __init__(self, content: Bytes = b"") -> None:
+        self.data = bytearray(content)
+        self.durable = bytearray(content)
         # What happened since the last sync: (position, data), or (size, None) for a truncation.
         self.pending: list[tuple[int, bytes | None]] = []
-
-    def apply(self, target: bytearray, position: int, data: bytes | None) -> None:
-        if len(target) < position:
-            target.extend(bytes(position - len(target)))
-        if data is None:
-            del target[position:]
-        else:
-            target[position : position + len(data)] = data
+        # Whether a failed sync made readers see what will never be on disk.
+        self.has_lost = False
 
     def change(self, position: int, data: bytes | None) -> None:
-        self.apply(self.data, position, data)
+        _apply(self.data, position, data)
         self.pending.append((position, data))
 
     def sync(self) -> None:
-        self.durable = bytearray(self.data)
+        if self.has_lost:
+            for position, data in self.pending:
+                _apply(self.durable, position, data)
+        else:
+            self.durable = bytearray(self.data)
         self.pending = []
 
-    def after_power_loss(self, chance: random.Random) -> "Inode":
+    def fail_to_sync(self, chance: random.Random) -> None:
+        """The kernel takes what it could not write for written, and says so only once."""
+        self.durable = self._written_back(chance)
+        self.has_lost = self.has_lost or self.durable != self.data
+        self.pending = []
+
+    def after_power_loss(self, chance: random.Random, *, in_order: bool) -> "Inode":
+        if not self.pending:
+            return Inode(self.durable)
+        return Inode(self._prefix(chance) if in_order else self._written_back(chance))
+
+    def _prefix(self, chance: random.Random) -> bytearray:
         kept = chance.randint(0, len(self.pending))
         content = bytearray(self.durable)
         for position, data in self.pending[:kept]:
-            self.apply(content, position, data)
+            _apply(content, position, data)
         if kept < len(self.pending):
             position, data = self.pending[kept]
             if data:
                 torn = data[: chance.randint(0, len(data) - 1)]
                 padding = len(data) - len(torn) if chance.random() < 0.3 else 0
-                self.apply(content, position, torn + bytes(padding))
-        return self._new(content)
+                _apply(content, position, torn + bytes(padding))
+        return content
 
-    def after_kill(self) -> "Inode":
-        return self._new(self.data)
+    def _written_back(self, chance: random.Random) -> bytearray:
+        """Each sector as it was at some moment since the last sync, and the size as well."""
+        content = bytearray(self.durable)
+        sizes, versions = [len(content)], _Versions(content)
+        for position, data in self.pending:
+            before = len(content)
+            _apply(content, position, data)
+            sizes.append(len(content))
+            first = min(position, before)
+            last = max(before, len(content)) if data is None else position + len(data)
+            versions.note(content, first, last)
+        return versions.some(chance, chance.choice(sizes))
 
-    def _new(self, content: bytearray) -> "Inode":
-        inode = Inode()
-        inode.data, inode.durable = bytearray(content), bytearray(content)
-        return inode
+
+class _Versions:
+    """The contents that each sector of a file has had."""
+
+    def __init__(self, content: bytearray) -> None:
+        self._first = bytes(content)
+        self._later: dict[int, list[bytes]] = {}
+
+    def note(self, content: bytearray, first: int, end: int) -> None:
+        for start in range(first - first % SECTOR_BYTES, end, SECTOR_BYTES):
+            self._later.setdefault(start, []).append(bytes(content[start : start + SECTOR_BYTES]))
+
+    def some(self, chance: random.Random, size: int) -> bytearray:
+        content = bytearray(self._first.ljust(size, b"\0"))
+        for start, later in self._later.items():
+            chosen = chance.randrange(len(later) + 1)
+            if chosen > 0:
+                _apply(content, start, later[chosen - 1].ljust(SECTOR_BYTES, b"\0"))
+        return content[:size]
+
+    # Where the file grew and the sector was not written back, there are zeros.
 
 
-Entries = dict[Path, Inode | None]
+Entries = dict[str, Inode | None]
 Change = Callable[[Entries], None]
 
 
-def _link(path: Path, inode: Inode | None) -> Change:
+def _link(path: str, inode: Inode | None) -> Change:
     def change(entries: Entries) -> None:
         entries[path] = inode
 
     return change
 
 
-def _unlink(path: Path) -> Change:
+def _unlink(path: str) -> Change:
     def change(entries: Entries) -> None:
         entries.pop(path, None)
 
     return change
 
 
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
+
+
+def _start_below(directory: str) -> str:
+    """How the paths of all that lies below it begin."""
+    return directory if directory.endswith("/") else f"{directory}/"
+
+
+def _at_and_below(entries: Entries, place: str) -> list[str]:
+    start = _start_below(place)
+    return [path for path in entries if path == place or path.startswith(start)]
+
+
 class FaultFile:
+    __slots__ = ("_disk", "_inode")
+
     def __init__(self, disk: "FaultFileSystem", inode: Inode) -> None:
         self._disk = disk
         self._inode = inode
@@ -89,21 +157,21 @@ class FaultFile:
         raise AssertionError("there is no descriptor behind a simulated file")
 
     def pread(self, length: int, position: int) -> bytes:
-        self._disk.check_alive()
+        self._disk.before_read()
         return bytes(self._inode.data[position : position + length])
 
     def pwrite(self, data: Bytes, position: int) -> None:
-        data = bytes(data)
-        if self._disk.step():
+        disk, inode, data = self._disk, self._inode, bytes(data)
+        if disk.step():
             # The machine dies in the middle of the write.
-            self._inode.change(position, data[: len(data) // 2])
-            self._disk.die()
-        grows = position + len(data) - len(self._inode.data)
-        room = self._disk.room()
-        if grows > room:
-            self._inode.change(position, data[: max(0, len(data) - (grows - room))])
-            raise OSError(errno.ENOSPC, "No space left on device")
-        self._inode.change(position, data)
+            inode.change(position, data[: len(data) // 2])
+            disk.die()
+        if disk.bytes_max is not None:
+            missing = position + len(data) - len(inode.data) - disk.room()
+            if missing > 0:
+                inode.change(position, data[: max(0, len(data) - missing)])
+                raise OSError(errno.ENOSPC, "No space left on device")
+        inode.change(disk.place_of(inode, data, position), data)
 
     def pwritev(self, parts: Sequence[Bytes], position: int) -> None:
         self.pwrite(b"".join(parts), position)
@@ -118,8 +186,11 @@ class FaultFile:
         self._inode.change(size, None)
 
     def sync(self) -> None:
-        self._disk.act()
-        self._disk.fail_if("sync")
+        disk = self._disk
+        disk.act()
+        if "sync" in disk.failing:
+            self._inode.fail_to_sync(disk.chance)
+        disk.fail_if("sync")
         self._inode.sync()
 
     def close(self) -> None:
@@ -141,21 +212,30 @@ class FaultFileSystem:
         self.steps_left = steps_left
         self.steps = 0
         self.bytes_max = bytes_max
-        # Operations ("sync", "sync directory", "truncate") that fail with EIO while they are
-        # listed; with "sync" those of directories fail too.
+        # Operations ("sync", "sync directory", "truncate", "read") that fail with EIO while they
+        # are listed; with "sync" those of directories fail too.
         self.failing: set[str] = set()
+        # How many of the next writes go to a wrong place of their file.
+        self.misdirects = 0
         self.locks: set[Path] = set()
+        # What nobody can foresee of a disk that fails.
+        self.chance = random.Random(0)
         self._is_dead = False
-        root: Entries = {Path("/"): None}
-        self._entries: Entries = root
-        self._durable: Entries = dict(root)
-        self._pending: dict[Path, list[Change]] = {}
+        self._entries: Entries = {"/": None}
+        self._durable: Entries = {"/": None}
+        self._pending: dict[str, list[Change]] = {}
 
     # Faults
 
     def check_alive(self) -> None:
         if self._is_dead:
             raise PowerLoss
+
+    def before_read(self) -> None:
+        if self._is_dead:
+            raise PowerLoss
+        if self.failing:
+            self.fail_if("read")
 
     def step(self) -> bool:
         """Counts a change; True if the power goes with it."""
@@ -178,49 +258,63 @@ class FaultFileSystem:
         if operation in self.failing:
             raise OSError(errno.EIO, "Input/output error")
 
-    def room(self) -> int:
-        if self.bytes_max is None:
-            return 2**62
-        used = sum(len(inode.data) for inode in self._entries.values() if inode is not None)
-        return max(0, self.bytes_max - used)
+    def place_of(self, inode: Inode, data: bytes, position: int) -> int:
+        """Where a write goes: now and then not where it should."""
+        if self.misdirects == 0 or not data:
+            return position
+        self.misdirects -= 1
+        return self.chance.randrange(0, len(inode.data) + 1)
 
-    def after_power_loss(self, seed: int) -> "FaultFileSystem":
-        """What is found after the power came back."""
+    def used(self) -> int:
+        return sum(len(inode.data) for inode in self._entries.values() if inode is not None)
+
+    def room(self) -> int:
+        return 2**62 if self.bytes_max is None else max(0, self.bytes_max - self.used())
+
+    def after_power_loss(self, seed: int, *, in_order: bool | None = None) -> "FaultFileSystem":
+        """What is found after the power came back; `in_order` says how files were written back."""
         chance = random.Random(seed)
         # Either the changes of a directory survive in order, or any of them do.
-        in_order = chance.random() < 0.5
+        are_in_order = chance.random() < 0.5
         entries = dict(self._durable)
         for changes in self._pending.values():
             kept = changes[: chance.randint(0, len(changes))]
-            if not in_order:
+            if not are_in_order:
                 kept = [change for change in changes if chance.random() < 0.5]
             for change in kept:
                 change(entries)
-        return self._reborn(entries, lambda inode: inode.after_power_loss(chance))
+        if in_order is None:
+            in_order = chance.random() < 0.5
+        return self._reborn(
+            entries, lambda inode: inode.after_power_loss(chance, in_order=in_order)
+        )
 
     def after_kill(self) -> "FaultFileSystem":
         """What is found after the process alone died: the kernel still writes everything."""
-        return self._reborn(self._entries, Inode.after_kill)
+        return self._reborn(self._entries, lambda inode: Inode(inode.data))
 
     def _reborn(self, entries: Entries, revive: Callable[[Inode], Inode]) -> "FaultFileSystem":
-        disk = FaultFileSystem(bytes_max=self.bytes_max)
-        # What lies in a directory that was lost is lost too.
-        alive: Entries = {
-            path: None if inode is None else revive(inode)
-            for path, inode in sorted(entries.items())
-            if all(parent in entries for parent in path.parents)
-        }
+        disk = self._empty()
+        alive: Entries = {}
+        # A directory comes before what lies in it, and what lies in one that is lost is lost too.
+        for path in sorted(entries):
+            if path == "/" or _parent(path) in alive:
+                inode = entries[path]
+                alive[path] = None if inode is None else revive(inode)
         disk._entries, disk._durable = alive, dict(alive)
         return disk
 
-    def _change(self, directory: Path, change: Change) -> None:
+    def _empty(self) -> "FaultFileSystem":
+        return FaultFileSystem(bytes_max=self.bytes_max)
+
+    def _change(self, directory: str, change: Change) -> None:
         change(self._entries)
         self._pending.setdefault(directory, []).append(change)
 
     # What a test does to a file behind the broker's back
 
     def inode(self, path: Path) -> Inode:
-        inode = self._entries.get(path)
+        inode = self._entries.get(str(path))
         if inode is None:
             raise FileNotFoundError(errno.ENOENT, "No such file", str(path))
         return inode
@@ -238,22 +332,25 @@ class FaultFileSystem:
 
     def create(self, path: Path) -> FaultFile:
         self.act()
-        if path.parent not in self._entries:
-            raise FileNotFoundError(errno.ENOENT, "No such directory", str(path.parent))
-        existing = self._entries.get(path)
+        name = str(path)
+        parent = _parent(name)
+        if parent not in self._entries:
+            raise FileNotFoundError(errno.ENOENT, "No such directory", parent)
+        existing = self._entries.get(name)
         if existing is not None:
             existing.change(0, None)
             return FaultFile(self, existing)
         inode = Inode()
-        self._change(path.parent, _link(path, inode))
+        self._change(parent, _link(name, inode))
         return FaultFile(self, inode)
 
     def exists(self, path: Path) -> bool:
         self.check_alive()
-        return path in self._entries
+        return str(path) in self._entries
 
     def is_directory(self, path: Path) -> bool:
-        return path in self._entries and self._entries[path] is None
+        name = str(path)
+        return name in self._entries and self._entries[name] is None
 
     def size(self, path: Path) -> int:
         self.check_alive()
@@ -261,76 +358,70 @@ class FaultFileSystem:
 
     def names(self, path: Path) -> list[str]:
         self.check_alive()
-        if path not in self._entries:
-            raise FileNotFoundError(errno.ENOENT, "No such directory", str(path))
-        return sorted(entry.name for entry in self._entries if entry.parent == path != entry)
+        directory = str(path)
+        if directory not in self._entries:
+            raise FileNotFoundError(errno.ENOENT, "No such directory", directory)
+        start = _start_below(directory)
+        length = len(start)
+        found = [name[length:] for name in self._entries if name.startswith(start)]
+        return sorted(name for name in found if name and "/" not in name)
 
     def make_directory(self, path: Path) -> list[Path]:
-        missing = [parent for parent in (path, *path.parents) if parent not in self._entries]
+        missing = [parent for parent in (path, *path.parents) if str(parent) not in self._entries]
         for directory in reversed(missing):
             self.act()
-            self._change(directory.parent, _link(directory, None))
+            self._change(str(directory.parent), _link(str(directory), None))
         return [directory.parent for directory in missing]
 
     def rename(self, old: Path, new: Path) -> None:
         self.act()
-        if old not in self._entries:
-            raise FileNotFoundError(errno.ENOENT, "No such file", str(old))
-        moved = self._at_and_below(old)
+        source, target = str(old), str(new)
+        if source not in self._entries:
+            raise FileNotFoundError(errno.ENOENT, "No such file", source)
+        moved = self._at_and_below(source)
 
         def change(entries: Entries) -> None:
             for path, inode in moved.items():
                 entries.pop(path, None)
-                entries[new / path.relative_to(old)] = inode
+                entries[target + path[len(source) :]] = inode
 
-        self._change(old.parent, change)
+        self._change(_parent(source), change)
 
-    def _at_and_below(self, place: Path) -> Entries:
+    def _at_and_below(self, place: str) -> Entries:
         if self._entries[place] is not None:
             # Files are renamed all the time, directories hardly ever.
             return {place: self._entries[place]}
-        return {
-            path: inode
-            for path, inode in self._entries.items()
-            if path == place or place in path.parents
-        }
+        return {path: self._entries[path] for path in _at_and_below(self._entries, place)}
 
     def remove(self, path: Path) -> None:
         self.act()
         self.inode(path)
-        self._change(path.parent, _unlink(path))
+        name = str(path)
+        self._change(_parent(name), _unlink(name))
 
     def remove_tree(self, path: Path) -> None:
         self.act()
+        name = str(path)
 
         def change(entries: Entries) -> None:
-            for entry in [entry for entry in entries if entry == path or path in entry.parents]:
+            for entry in _at_and_below(entries, name):
                 del entries[entry]
 
-        self._change(path.parent, change)
+        self._change(_parent(name), change)
 
     def sync_directory(self, path: Path) -> None:
         self.act()
         self.fail_if("sync")
         self.fail_if("sync directory")
-        for change in self._pending.pop(path, []):
+        for change in self._pending.pop(str(path), ()):
             change(self._durable)
 
     def read(self, path: Path) -> bytes:
-        self.check_alive()
+        self.before_read()
         return bytes(self.inode(path).data)
 
     def write_atomically(self, path: Path, data: Bytes) -> None:
-        temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
-        file = self.create(temporary)
-        try:
-            file.pwrite(data, 0)
-            file.sync()
-            self.rename(temporary, path)
-        except OSError:
-            self.remove(temporary)
-            raise
-        self.sync_directory(path.parent)
+        write_atomically(self, path, data)
 
     def disk_free(self, path: Path) -> int:
         return self.room()
@@ -338,7 +429,7 @@ class FaultFileSystem:
     def lock(self, path: Path) -> FaultLock:
         if path in self.locks:
             raise BlockingIOError(errno.EWOULDBLOCK, "locked")
-        if path not in self._entries:
+        if str(path) not in self._entries:
             self.create(path)
         self.locks.add(path)
         return FaultLock(self, path)

@@ -62,6 +62,50 @@ def test_write_atomically_replaces_and_leaves_nothing_behind(tmp_path: Path) -> 
     assert DISK.read(tmp_path / "f") == b"two"
 
 
+def test_an_atomic_write_syncs_the_content_before_the_name_and_the_name_before_it_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the system calls themselves: a test without a power cut sees no difference."""
+    calls = record_calls(monkeypatch)
+    DISK.write_atomically(tmp_path / "f", b"whole")
+    assert calls == [
+        ("pwrite", tmp_path / "f.tmp"),
+        ("sync", tmp_path / "f.tmp"),
+        ("replace", tmp_path / "f.tmp", tmp_path / "f"),
+        ("sync", tmp_path),
+    ]
+
+
+def record_calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
+    """What writes, renames and syncs from now on, in order; files by their paths."""
+    calls: list[tuple[object, ...]] = []
+    paths: dict[int, Path] = {}
+    real_open, real_pwrite, real_replace = os.open, os.pwrite, os.replace
+
+    def open_file(path: Path, flags: int, mode: int = 0o777) -> int:
+        descriptor = real_open(path, flags, mode)
+        paths[descriptor] = path
+        return descriptor
+
+    def pwrite(descriptor: int, data: bytes, position: int) -> int:
+        calls.append(("pwrite", paths[descriptor]))
+        return real_pwrite(descriptor, data, position)
+
+    def replace(old: Path, new: Path) -> None:
+        calls.append(("replace", old, new))
+        real_replace(old, new)
+
+    def sync(descriptor: int) -> None:
+        calls.append(("sync", paths[descriptor]))
+
+    monkeypatch.setattr(os, "open", open_file)
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    monkeypatch.setattr(os, "replace", replace)
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(os, "fdatasync", sync, raising=False)
+    return calls
+
+
 def test_a_failed_atomic_write_keeps_the_old(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
