@@ -130,7 +130,8 @@ def peek_header(buffer: bytes | bytearray | memoryview) -> BatchHeader:
 def parse_header(buffer: bytes | bytearray | memoryview, position: int = 0) -> BatchHeader:
     """The header at `position`; raises CorruptBatch if no batch can begin there."""
     try:
-        header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
+        # As `_make` does it, without counting the fields again: the struct has as many.
+        header = tuple.__new__(BatchHeader, _HEADER.unpack_from(buffer, position))
     except struct.error:
         raise CorruptBatch(
             f"a batch header takes {HEADER_SIZE} bytes, {max(0, len(buffer) - position)} are left"

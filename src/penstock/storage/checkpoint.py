@@ -22,6 +22,7 @@ from penstock.storage.segment import SegmentFacts
 _MAGIC = b"PNCP"
 _VERSION = 2
 _FACTS_LENGTH = struct.Struct(">I")
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 class Doubt(NamedTuple):
@@ -83,7 +84,7 @@ class Checkpoint(NamedTuple):
             "own": [(*entry[:4], entry.payload.hex()) for entry in self.own],
             "segments": self.segments,
         }
-        text = json.dumps(facts, separators=(",", ":")).encode()
+        text = _ENCODER.encode(facts).encode()
         return wrap(_MAGIC, _VERSION, _FACTS_LENGTH.pack(len(text)) + text + self.state)
 
 

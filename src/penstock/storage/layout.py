@@ -9,6 +9,7 @@ reset                            an empty log that takes the place of this one
 *.cleaned *.deleted *.tmp        left behind by a crash; recovery finishes or removes them
 """
 
+from functools import lru_cache
 from pathlib import Path
 
 CHECKPOINT = "checkpoint"
@@ -22,8 +23,11 @@ CLEANED_SUFFIX = ".cleaned"
 DELETED_SUFFIX = ".deleted"
 
 _DIGITS = 20
+# A log is asked for the paths of its last segments again and again, and they take long to make.
+_PATHS_KEPT_MAX = 4096
 
 
+@lru_cache(maxsize=_PATHS_KEPT_MAX)
 def segment_path(directory: Path, base_offset: int, suffix: str = SEGMENT_SUFFIX) -> Path:
     return directory / f"{base_offset:0{_DIGITS}d}{suffix}"
 

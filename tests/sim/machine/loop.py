@@ -122,29 +122,26 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         world.at(world.now + world.random.random() * WAKE_S_MAX, self._turn)
 
     def _turn(self) -> None:
-        self._has_turn = False
-        if self._world.now < self._paused_until:
-            self._has_turn = True
-            self._world.at(self._paused_until, self._turn)
+        world, ready = self._world, self._ready
+        if world.now < self._paused_until:
+            world.at(self._paused_until, self._turn)
             return
-        ready = self._ready
-        self._world.enter_loop(self)
+        if world.loop is not self:
+            world.enter_loop(self)
         # What becomes ready meanwhile runs too: nobody else would notice the difference.
-        self._has_turn = True
+        left = HANDLES_PER_TURN_MAX
         try:
-            for _ in range(HANDLES_PER_TURN_MAX):
-                # Nothing is, once the process is dead.
-                if not ready:
-                    break
+            # Nothing is ready once the process is dead.
+            while ready and left:
+                left -= 1
                 handle = ready.popleft()
-                if handle._cancelled:
-                    continue
-                try:
-                    handle._callback(*handle._args)
-                except (SystemExit, KeyboardInterrupt):
-                    raise
-                except BaseException as error:
-                    self._report(handle, error)
+                if not handle._cancelled:
+                    try:
+                        handle._callback(*handle._args)
+                    except (SystemExit, KeyboardInterrupt):
+                        raise
+                    except BaseException as error:
+                        self._report(handle, error)
         finally:
             self._has_turn = False
         if ready:

@@ -33,10 +33,10 @@ class Machine:
         return self.process
 
     def job_duration(self) -> float:
-        random = self.world.random
-        if random.random() < self.slow_disk_chance:
-            return random.uniform(0.005, 0.1)
-        return random.uniform(0.0001, 0.002)
+        draw = self.world.random.random
+        if draw() < self.slow_disk_chance:
+            return 0.005 + 0.095 * draw()
+        return 0.0001 + 0.0019 * draw()
 
     def crash(self, *, lost_power: bool) -> None:
         """The process ends where it is; the disk keeps what such an end leaves."""

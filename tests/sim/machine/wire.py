@@ -38,11 +38,14 @@ class Pipe:
         self.stalled_bytes = 0
 
     def send(self, pieces: Sequence[Piece]) -> None:
-        if self._stalled or self._switch.is_cut(self._source, self._target.network.node):
+        if self._stalled or (self._switch.cut and self._is_cut()):
             self._stalled.append(pieces)
             self.stalled_bytes += sum(map(len, pieces))
         else:
             self._deliver(pieces)
+
+    def _is_cut(self) -> bool:
+        return self._switch.is_cut(self._source, self._target.network.node)
 
     def resume(self) -> None:
         """The cut is over: what was held back is sent again."""
@@ -67,6 +70,8 @@ class Side:
         self.pipe: Pipe | None = None
         self.is_open = True
         self._memory = ReusableBuffers(peer_buffer.LARGE_BYTES_KEPT_MAX)
+        # Asked for at every frame.
+        self._call_soon = network.loop.call_soon
 
     def tell_connected(self) -> None:
         self.network.in_loop(self._connected)
@@ -77,7 +82,7 @@ class Side:
             self.network.listener.connected(self.peer)
 
     def arrived(self, pieces: Sequence[Piece]) -> None:
-        self.network.in_loop(self._received, pieces)
+        self._call_soon(self._received, pieces)
 
     def _received(self, pieces: Sequence[Piece]) -> None:
         if not self.is_open or self.network.listener is None:
@@ -163,10 +168,10 @@ class Switch:
         self.slow_chance = world.random.choice((0.0, 0.02, 0.1))
 
     def delay(self) -> float:
-        random = self.world.random
-        if random.random() < self.slow_chance:
-            return random.uniform(0.005, 0.15)
-        return random.uniform(0.0001, 0.002)
+        draw = self.world.random.random
+        if draw() < self.slow_chance:
+            return 0.005 + 0.145 * draw()
+        return 0.0001 + 0.0019 * draw()
 
     # Faults
 
@@ -254,7 +259,7 @@ class SimulatedPeerNetwork:
 
     def __init__(self, switch: Switch, loop: SimulatedLoop, node: BrokerId) -> None:
         self._switch = switch
-        self._loop = loop
+        self.loop = loop
         self.node = node
         self.listener: PeerListener | None = None
         self.sides: dict[BrokerId, Side] = {}
@@ -263,7 +268,7 @@ class SimulatedPeerNetwork:
         self._dialing: set[Endpoint] = set()
 
     def in_loop(self, action: Callable[..., None], *args: Any) -> None:
-        self._loop.call_soon_threadsafe(action, *args)
+        self.loop.call_soon_threadsafe(action, *args)
 
     def start(self, hello: PeerHello, listener: PeerListener) -> None:
         self.hello = hello
@@ -328,7 +333,7 @@ class SimulatedPeerNetwork:
                 self._dial_after(self._switch.delay(), endpoint)
 
     def _dial_after(self, delay: float, endpoint: Endpoint) -> None:
-        self._loop.call_later(delay, self._dial, endpoint)
+        self.loop.call_later(delay, self._dial, endpoint)
 
     def _dial(self, endpoint: Endpoint) -> None:
         """Goes on for as long as the endpoint is wanted: a connection can end at any time."""
@@ -340,7 +345,7 @@ class SimulatedPeerNetwork:
 
     def redial(self, peer: PeerHello) -> None:
         """At once: a refusal says that the process is gone, not only the connection."""
-        self._loop.call_later(2 * self._switch.delay(), self._redial, peer)
+        self.loop.call_later(2 * self._switch.delay(), self._redial, peer)
 
     def _redial(self, peer: PeerHello) -> None:
         if self.listener is None or peer.node in self.sides:

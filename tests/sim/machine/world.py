@@ -22,7 +22,7 @@ class World:
         # What is due at the same moment happens in the order in which it was asked for.
         self._events: list[tuple[float, int, Action, tuple[Any, ...]]] = []
         self._asked = 0
-        self._loop: AbstractEventLoop | None = None
+        self.loop: AbstractEventLoop | None = None
 
     def after(self, delay: float, action: Action, *args: Any) -> None:
         self.at(self.now + delay, action, *args)
@@ -60,12 +60,12 @@ class World:
     # Which process has its turn; asyncio is told only when that changes, for that takes long.
 
     def enter_loop(self, loop: AbstractEventLoop) -> None:
-        if self._loop is not loop:
-            self._loop = loop
+        if self.loop is not loop:
+            self.loop = loop
             _set_running_loop(loop)
 
     def leave_loop(self) -> None:
         """For what happens outside of every loop, and must not find one."""
-        if self._loop is not None:
-            self._loop = None
+        if self.loop is not None:
+            self.loop = None
             _set_running_loop(None)

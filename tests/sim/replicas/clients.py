@@ -22,7 +22,7 @@ from tests.sim.machine.world import World
 from tests.sim.replicas.history import History, require
 from tests.sim.replicas.node import SimulatedNode
 
-ANSWER_S_MAX = 3.0
+ANSWER_S_MIN, ANSWER_S_MAX = 0.3, 2.0
 RETRY_S = 0.05
 READ_BYTES_MAX = 4096
 # How many batches are on their way at a time, and the pauses between them.
@@ -116,7 +116,8 @@ class Producer:
         process = node.machine.process
         assert process is not None
         process.spawn(self._append(node, attempt))
-        self._world.after(ANSWER_S_MAX, lambda: self._answered(attempt, []))
+        patience = self._world.random.uniform(ANSWER_S_MIN, ANSWER_S_MAX)
+        self._world.after(patience, self._answered, attempt, [])
 
     async def _append(self, node: SimulatedNode, attempt: int) -> None:
         """Runs on the node; the answers travel back together."""
@@ -207,16 +208,16 @@ class Consumer:
             return
         if found is None:
             return
-        content = found.read()
+        content, end = found.read(), replica.high_watermark
         found.release()
         await asyncio.sleep(0)
-        self._take(content)
+        self._take(content, end)
 
-    def _take(self, content: bytes) -> None:
+    def _take(self, content: bytes, end: int) -> None:
         while content:
             header = whole_batch(content)
-            if header is None:
-                # A client asks again then, and somebody else.
+            if header is None or header.next_offset > end:
+                # A client asks again then, and somebody else. No checksum covers the offset.
                 return
             require(not header.is_own, "a consumer was given one of Raft's own entries")
             for record in decode_records(content) if header.record_count else ():

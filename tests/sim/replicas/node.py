@@ -201,6 +201,10 @@ class SimulatedNode:
         assert self.machine.process is not None
         self.machine.process.loop.call_soon(action)
 
+    def set_clock_right(self) -> None:
+        if self.machine.process is not None:
+            self.machine.process.clock.skew_ms = 0
+
     def upkeep(self) -> None:
         process, replica = self.machine.process, self.replica
         assert process is not None
@@ -234,9 +238,9 @@ class SimulatedNode:
             replica = self.replica
             self.in_loop(lambda: replica.set_wanted(voters))
 
-    def observe(self) -> None:
+    def observe(self, *, closely: bool = False) -> None:
         if self._observer is not None:
-            self._observer.look()
+            self._observer.look(closely=closely)
             if self.is_electing():
                 self.on_election(self)
 

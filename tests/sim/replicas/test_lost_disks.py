@@ -42,9 +42,6 @@ class LostDisk(Run):
         self._heal()
         return self._report()
 
-    def _acknowledged(self) -> int:
-        return sum(len(producer.acknowledged) for producer in self.producers)
-
     def _run_until(self, condition: Callable[[], bool]) -> None:
         limit = self.world.now + 60.0
         while not condition():
