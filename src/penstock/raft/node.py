@@ -130,6 +130,11 @@ class RaftNode:
         return self._core.memberships.current
 
     @property
+    def is_membership_committed(self) -> bool:
+        """Until then, what is committed may be held by a majority of the members before alone."""
+        return self._core.memberships.current_index <= self._core.commit_index
+
+    @property
     def commit_index(self) -> LogIndex:
         return self._core.commit_index
 

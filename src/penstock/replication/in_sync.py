@@ -108,9 +108,10 @@ class InSync:
 
 def index_held_by(wanted: int, node: RaftNode) -> int:
     """The highest index that so many voters, or all there are, hold durably; no bound where that is
-    no more than the majority which holds what is committed."""
+    no more than the majority which holds what is committed. Fewer than that hold it right after
+    the group has grown: it was committed by a majority of those who were there before."""
     voters = len(node.membership.voters)
-    if wanted <= majority(voters):
+    if wanted <= majority(voters) and node.is_membership_committed:
         return NO_BOUND
     return held_by(min(wanted, voters), node.stable_index, node.replicas())
 

@@ -1,9 +1,17 @@
 """Proves who counts as in sync: whoever had everything a moment ago, and nobody longer."""
 
 from penstock.model.ids import BrokerId, DirectoryId, LogIndex, ReplicaId
+from penstock.raft.membership import Membership
 from penstock.raft.node import ReplicaStatus
 from penstock.raft.progress import ProgressState
-from penstock.replication.in_sync import GRACE_SAMPLES, LAG_SAMPLES, InSync, held_by
+from penstock.replication.in_sync import (
+    GRACE_SAMPLES,
+    LAG_SAMPLES,
+    NO_BOUND,
+    InSync,
+    held_by,
+    index_held_by,
+)
 
 ONE, TWO, THREE = (ReplicaId(BrokerId(node), DirectoryId("a")) for node in (1, 2, 3))
 VOTERS = frozenset({ONE, TWO, THREE})
@@ -86,3 +94,26 @@ def test_a_learner_is_never_among_them_and_a_new_voter_is_at_once() -> None:
 def test_what_so_many_hold() -> None:
     statuses = [status(TWO, 5), status(THREE, 8)]
     assert [held_by(count, 10, statuses) for count in (1, 2, 3, 4)] == [10, 8, 5, 0]
+
+
+class Grown:
+    """Of the core: a group of two that has just become one of three or more."""
+
+    stable_index = LogIndex(9)
+
+    def __init__(self, *others: ReplicaStatus, is_committed: bool) -> None:
+        self._others = others
+        self.membership = Membership(frozenset({ONE, *(other.replica for other in others)}))
+        self.is_membership_committed = is_committed
+
+    def replicas(self) -> list[ReplicaStatus]:
+        return list(self._others)
+
+
+def test_a_majority_is_no_answer_until_the_members_that_make_it_are_committed() -> None:
+    """What was committed by two of three has two copies, though a majority of four is three."""
+    four = ReplicaId(BrokerId(4), DirectoryId("d4"))
+    others = (status(TWO, 9), status(THREE, 4), status(four, 0))
+    assert index_held_by(3, Grown(*others, is_committed=False)) == 4  # type: ignore[arg-type]
+    assert index_held_by(2, Grown(*others, is_committed=False)) == 9  # type: ignore[arg-type]
+    assert index_held_by(3, Grown(*others, is_committed=True)) == NO_BOUND  # type: ignore[arg-type]
