@@ -24,15 +24,28 @@ class Drive(FaultFileSystem):
     def __init__(self, *, bytes_max: int | None = None) -> None:
         super().__init__(bytes_max=bytes_max)
         self.on_death: Callable[[], None] = _nobody
+        # Whether it may hold what nobody wrote, or lack what it has promised to hold.
+        self.is_damaged = False
 
     def die(self) -> None:
         self._is_dead = True
         self.on_death()
         raise PowerLoss
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is wrong with it, and it takes what it is given."""
+        return not (self.is_damaged or self.failing or self.bytes_max is not None)
+
     def stop(self) -> None:
         """The process that used it is gone; whatever of it is left can do nothing more."""
         self._is_dead = True
+
+    def show(self, look: Callable[[], None]) -> None:
+        """Lets somebody look at what a dead process saw."""
+        is_dead, self._is_dead = self._is_dead, False
+        look()
+        self._is_dead = is_dead
 
     def reborn(self, random: Random, *, lost_power: bool) -> "Drive":
         """What the next process finds: everything written, or after a power loss less.
@@ -63,7 +76,7 @@ class Drive(FaultFileSystem):
 
     def _empty(self) -> "Drive":
         drive = Drive(bytes_max=self.bytes_max)
-        drive.chance = self.chance
+        drive.chance, drive.is_damaged = self.chance, self.is_damaged
         return drive
 
     def empty_out(self) -> None:
@@ -79,4 +92,5 @@ class Drive(FaultFileSystem):
 
     def flip_bit(self, path: Path, random: Random) -> None:
         """What a disk may do to what it was given long ago."""
+        self.is_damaged = True
         self.damage(path, random.randrange(len(self.inode(path).data)))

@@ -1,6 +1,6 @@
 """A simulated process: its loop, clock, threads, disk and place in the network, and its end."""
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
@@ -11,6 +11,10 @@ from tests.sim.machine.executor import SimulatedExecutor
 from tests.sim.machine.loop import SimulatedLoop
 from tests.sim.machine.wire import SimulatedPeerNetwork, Switch
 from tests.sim.machine.world import World
+
+
+def _nobody() -> None:
+    """Nobody looks."""
 
 
 class Machine:
@@ -26,6 +30,8 @@ class Machine:
         # Until then its disk takes calls and answers none.
         self.disk_hangs_until = 0.0
         self.process: Process | None = None
+        # Called while all that a process did can still be seen.
+        self.after_death: Callable[[], None] = _nobody
 
     def start(self) -> "Process":
         assert self.process is None
@@ -59,6 +65,8 @@ class Machine:
     def _clear_away(self, lost_power: bool) -> None:
         process = self.process
         if process is not None and process.loop.is_dead:
+            # Not before now: the process may have died with a lock in its hands.
+            self.drive.show(self.after_death)
             self.process = None
             self.drive.stop()
             process.loop.bury()

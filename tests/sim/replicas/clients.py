@@ -2,9 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from random import Random
+from typing import Protocol
 
 from penstock.model.errors import Reason, Refused
 from penstock.records.batch import (
@@ -16,7 +16,7 @@ from penstock.records.batch import (
     parse_header,
 )
 from penstock.records.record import Record
-from penstock.replication.replica import Appended
+from penstock.replication.replica import Appended, Replica
 from tests.sim.machine.clock import EPOCH_MS
 from tests.sim.machine.world import World
 from tests.sim.replicas.history import History, require
@@ -29,15 +29,25 @@ READ_BYTES_MAX = 4096
 IN_FLIGHT = (1, 1, 3)
 BETWEEN_BATCHES_S = (0.0, 0.002, 0.3)
 
-Nodes = Callable[[], Sequence[SimulatedNode]]
 
+class Partition(Protocol):
+    """Where clients turn to, and who hears what they were promised."""
 
-def some_leader(nodes: Sequence[SimulatedNode], random: Random) -> SimulatedNode | None:
-    """Whoever takes itself for the leader, even one that is cut off; else anybody."""
-    leading = [node for node in nodes if node.leading()]
-    running = [node for node in nodes if node.is_up and node.replica is not None]
-    choices = leading or running
-    return random.choice(choices) if choices else None
+    @property
+    def world(self) -> World: ...
+
+    @property
+    def partition(self) -> int: ...
+
+    @property
+    def history(self) -> History: ...
+
+    @property
+    def producers(self) -> "Sequence[Producer]": ...
+
+    def some_leader(self) -> SimulatedNode | None: ...
+
+    def require_copies(self, replica: Replica, offset: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +60,20 @@ class Producer:
     """An idempotent producer: few batches at a time, in order, sent again until acknowledged."""
 
     def __init__(
-        self, world: World, nodes: Nodes, producer_id: int, batches: int, *, repeats_keys: bool
+        self,
+        partition: Partition,
+        producer_id: int,
+        batches: int,
+        *,
+        repeats_keys: bool,
+        padding: int,
     ) -> None:
-        self._world = world
-        self._nodes = nodes
+        self._partition = partition
+        self._world = partition.world
         self.id = producer_id
         self._repeats_keys = repeats_keys
+        # How much longer than necessary values may be.
+        self._padding = padding
         self._batches_left = batches
         self._sequence = 0
         self._window: list[Sending] = []
@@ -93,7 +111,7 @@ class Producer:
     def _build(self) -> Sending:
         count = self._world.random.choice((1, 1, 2, 5))
         numbers = range(self._sequence, self._sequence + count)
-        values = [b"%d:%d" % (self.id, number) for number in numbers]
+        values = [b"%d:%d:%s" % (self.id, number, self._pad()) for number in numbers]
         records = [
             Record(key=self.key_of(value), value=value, timestamp_ms=EPOCH_MS + number)
             for value, number in zip(values, numbers, strict=True)
@@ -104,12 +122,15 @@ class Producer:
         self._sequence += count
         return Sending(batch=batch, values=values)
 
+    def _pad(self) -> bytes:
+        return b"." * self._world.random.randint(0, self._padding) if self._padding else b""
+
     def _ask(self) -> None:
         if self.is_done:
             return
         self._attempt += 1
         attempt = self._attempt
-        node = some_leader(self._nodes(), self._world.random)
+        node = self._partition.some_leader()
         if node is None:
             self._ask_later()
             return
@@ -126,15 +147,17 @@ class Producer:
         for sending in list(self._window):
             if taken or refused is not None:
                 await asyncio.sleep(self._world.random.choice(BETWEEN_BATCHES_S))
-            if attempt != self._attempt or node.replica is None:
+            replica = node.replica(self._partition.partition)
+            if attempt != self._attempt or replica is None:
                 # The client has ended the connection, or the partition has moved away.
                 return
             try:
-                appended = node.replica.append(sending.batch)
+                appended = replica.append(sending.batch)
             except Refused as again:
                 require_no_gap(refused, again)
                 refused = refused or again
             else:
+                self._check_copies(replica, appended, len(sending.values))
                 taken += [appended] if refused is None else []
         offsets: list[int] = []
         with contextlib.suppress(Refused):
@@ -144,6 +167,19 @@ class Producer:
                 offsets.append(appended.base_offset)
         delay = self._world.random.uniform(0.0001, 0.005)
         self._world.after(delay, lambda: self._answered(attempt, offsets))
+
+    def _check_copies(self, replica: Replica, appended: Appended, count: int) -> None:
+        """At the very moment of the acknowledgement: members may change right after it."""
+        last = appended.base_offset + count - 1
+
+        def settled(error: Refused | None) -> None:
+            if error is None:
+                self._partition.require_copies(replica, last)
+
+        if appended.done is None:
+            settled(None)
+        else:
+            appended.done.then(settled)
 
     def _answered(self, attempt: int, offsets: list[int]) -> None:
         """Of the first batches on their way, as many as there are offsets are acknowledged."""
@@ -185,33 +221,52 @@ def whole_batch(content: bytes) -> BatchHeader | None:
 class Consumer:
     """Reads from the beginning, of whoever leads; what it saw once must stay true."""
 
-    def __init__(self, world: World, nodes: Nodes, history: History) -> None:
-        self._world = world
-        self._nodes = nodes
-        self._history = history
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self._history = partition.history
         self.position = 0
+        # The highest term of a leader that it heard of, as a client knows it from the metadata.
+        self._epoch = 0
         self.records = 0
 
     def look(self) -> None:
-        node = some_leader(self._nodes(), self._world.random)
+        node = self._partition.some_leader()
         if node is not None and node.machine.process is not None:
             node.machine.process.spawn(self._read(node))
 
     async def _read(self, node: SimulatedNode) -> None:
-        replica = node.replica
-        assert replica is not None
+        replica = node.replicas[self._partition.partition]
+        if replica.is_leader:
+            self._epoch = max(self._epoch, replica.term)
+        position = self.position
         try:
-            found = replica.read(self.position, READ_BYTES_MAX)
-        except Refused:
-            # Not its leader, or the records are gone: begins anew where the log begins.
-            self.position = max(self.position, replica.log_start_offset)
+            found = replica.read(position, READ_BYTES_MAX, epoch=self._epoch)
+        except Refused as refused:
+            if refused.reason is Reason.OFFSET_OUT_OF_RANGE:
+                node.look_everywhere()
+                self._require_deleted(replica, position)
             return
         if found is None:
             return
-        content, end = found.read(), replica.high_watermark
-        found.release()
+        try:
+            content, end = found.read(), replica.high_watermark
+        except OSError:
+            # The disk can't be read for a while.
+            return
+        finally:
+            found.release()
         await asyncio.sleep(0)
         self._take(content, end)
+
+    def _require_deleted(self, replica: Replica, position: int) -> None:
+        """Only what is gone is out of range; begins again where the log begins."""
+        require(
+            position < self._history.log_start,
+            f"{replica.id} of term {replica.term} does not have offset {position}, which was read "
+            f"in term {self._epoch} or before: {replica.log_start_offset} to "
+            f"{replica.high_watermark}",
+        )
+        self.position = max(self.position, replica.log_start_offset)
 
     def _take(self, content: bytes, end: int) -> None:
         while content:
@@ -227,3 +282,32 @@ class Consumer:
                 self.records += 1
             self.position = max(self.position, header.next_offset)
             content = content[header.size :]
+
+
+class Reader:
+    """Asks whoever leads to make sure of it; after that it must know all that was acknowledged."""
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self.confirmed = 0
+
+    def look(self) -> None:
+        node = self._partition.some_leader()
+        if node is not None and node.machine.process is not None:
+            node.machine.process.spawn(self._ask(node.replicas[self._partition.partition]))
+
+    async def _ask(self, replica: Replica) -> None:
+        last = max(
+            (max(producer.acknowledged.values(), default=-1))
+            for producer in self._partition.producers
+        )
+        try:
+            await replica.confirm()
+        except Refused:
+            return
+        self.confirmed += 1
+        require(
+            replica.high_watermark > last,
+            f"{replica.id} is sure to lead in term {replica.term}, and does not know of offset "
+            f"{last}, which was acknowledged before",
+        )

@@ -7,6 +7,8 @@ from zlib import crc32
 from penstock.model.ids import ReplicaId
 from penstock.raft.node import RaftNode
 from penstock.records.batch import BatchHeader, parse_header
+from penstock.records.own_entries import OwnKind, parse_own
+from penstock.replication.entry_codec import decode_log_start
 from penstock.replication.replica import Replica
 from penstock.storage.log import Log, LogEntry
 
@@ -46,6 +48,8 @@ class History:
         # Set when the group is gone for good, as a deleted topic's is: whoever replays the past may
         # make it anew for a moment, and nothing that happens in it then counts.
         self.is_over = False
+        # Where the log may begin at most, by all that was committed.
+        self.log_start = 0
         # What consumers were given, by offset.
         self._read: dict[int, bytes] = {}
 
@@ -93,6 +97,9 @@ class History:
             self._entries.extend([committed] * (last - first + 1))
             if entry.kind == DATA:
                 self._note_producer(parse_header(entry.batch))
+            elif entry.kind == OwnKind.LOG_START:
+                start = decode_log_start(parse_own(entry.batch).payload)
+                self.log_start = max(self.log_start, start)
             return
         if last > len(self._entries):
             raise Violation(f"{replica} applied index {last} before those below")

@@ -1,20 +1,34 @@
 """Watches one replica and checks what is new there against the history of its group."""
 
+from collections.abc import Callable
+
 from penstock.model.errors import StorageDamaged
 from penstock.raft.ready import Role
 from penstock.replication.replica import Replica
 from tests.sim.machine.bugs import EXPECTED
-from tests.sim.replicas.history import History, require
+from tests.sim.replicas.history import History, Violation, require
 
 # A leader's commits are checked as they come. A follower's, which are seldom news, are read back
 # together.
 FOLLOWER_ENTRIES = 8
 
 
+def _maybe() -> bool:
+    return True
+
+
 class Observer:
-    def __init__(self, replica: Replica, history: History) -> None:
+    def __init__(
+        self,
+        replica: Replica,
+        history: History,
+        *,
+        is_damaged: Callable[[], bool] = _maybe,
+    ) -> None:
         self._replica = replica
         self._history = history
+        # Whether the disk may hold what nobody wrote.
+        self._is_damaged = is_damaged
         self._checked_index = 0
 
     def look(self, *, closely: bool = False) -> None:
@@ -26,6 +40,7 @@ class Observer:
                 isinstance(replica.stopped_because, EXPECTED),
                 f"{replica.id} was stopped by a bug: {replica.stopped_because!r}",
             )
+            self.require_damage(replica.stopped_because)
             return
         entries_min = 1 if closely else FOLLOWER_ENTRIES
         if replica._node.role is Role.LEADER:
@@ -35,8 +50,30 @@ class Observer:
         if index >= self._checked_index + entries_min:
             try:
                 history.on_applied(replica.id, replica._log, self._checked_index, index)
-            except StorageDamaged:
+            except StorageDamaged as damage:
                 # Whoever needs what can't be read any more will notice as well.
+                self.require_damage(damage)
+                return
+            except OSError:
+                # The disk can't be read for a while.
                 return
             self._checked_index = index
             history.on_producers(replica)
+
+    @property
+    def begins_late(self) -> bool:
+        """Whether the log begins later than anybody is known to have agreed to."""
+        start = self._replica.log_start_offset
+        return start > self._history.log_start and self._replica.stopped_because is None
+
+    def require_agreed_start(self) -> None:
+        if self.begins_late:
+            raise Violation(
+                f"the log of {self._replica.id} begins at {self._replica.log_start_offset}, and "
+                f"nobody agreed to more than {self._history.log_start}"
+            )
+
+    def require_damage(self, found: Exception) -> None:
+        """A crash alone never looks like damage."""
+        if isinstance(found, StorageDamaged) and not self._is_damaged():
+            raise Violation(f"{self._replica.id} takes its whole disk for damaged: {found}")

@@ -1,20 +1,24 @@
 """One run: clients, faults and changes of membership at random; then healing, and equality."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 from penstock.model.errors import Refused
 from penstock.model.ids import BrokerId, ReplicaId
 from penstock.model.topic_config import TopicConfig
 from penstock.raft.settings import RaftSettings
+from penstock.replication.replica import Replica
+from penstock.storage import checkpointer
 from tests.sim.machine.bugs import bugs_fail
 from tests.sim.machine.disk_faults import fail_syncs, fill_disk, hang_disk
 from tests.sim.machine.garbage import own_garbage_only
 from tests.sim.machine.process import Machine
 from tests.sim.machine.wire import Switch
 from tests.sim.machine.world import World
-from tests.sim.replicas.checks import Decoded, check_acknowledged, records_of
-from tests.sim.replicas.clients import Consumer, Producer
+from tests.sim.replicas.group import Group
 from tests.sim.replicas.history import History, require
 from tests.sim.replicas.node import SimulatedNode, endpoint_of
 
@@ -24,6 +28,7 @@ HEALING_S_MAX = 120.0
 STUCK_S_MAX = 3.0
 VOTERS = 3
 SPARES = 1
+PRODUCERS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,22 +40,27 @@ class RunReport:
     committed: int
     acknowledged: int
     read: int
+    confirmed: int
     changes: int
     disks_replaced: int
     bits_flipped: int
 
 
 class Run:
+    # How many partitions a run may have, and `min.insync.replicas`.
+    group_counts: Sequence[int] = (1, 1, 1, 1, 2, 3)
+    copies_wanted: Sequence[int] = (1, 2, 2, 3)
+
     def __init__(self, seed: int, operations: int) -> None:
         self.seed = seed
-        self.operations = operations
         self.random = Random(seed)
         self.world = World(self.random)
         self.switch = Switch(self.world)
         self.fault_chance = self.random.choice((0.05, 0.2, 0.4))
         self.changes_members = self.random.random() < 0.5
         self.compacts = self.random.random() < 0.3
-        self.history = History(compacts=self.compacts)
+        self.copies_min = self.random.choice(self.copies_wanted)
+        self.unsaved_batches_max = self.random.choice((3, 20, 50_000))
         self.is_disturbed = True
         # How much was acknowledged, and when that was less for the last time.
         self._progress = 0, 0.0
@@ -59,27 +69,43 @@ class Run:
         self.bits_flipped = 0
         # Whose disk holds a bit that nobody wrote.
         self.damaged: SimulatedNode | None = None
+        self.groups = self._make_groups()
         self.nodes = self._make_nodes()
-        self.producers = [
-            Producer(self.world, lambda: self.nodes, number, batches, repeats_keys=self.compacts)
-            for number, batches in enumerate(self._shares(3), start=1)
-        ]
-        self.consumer = Consumer(self.world, lambda: self.nodes, self.history)
+        self._make_producers(operations)
 
-    def _shares(self, producers: int) -> list[int]:
-        return [self.operations // producers] * producers
+    def _make_groups(self) -> list[Group]:
+        """Few runs have several: what they share (disk, votes, connections) is seldom to blame."""
+        return [
+            Group(
+                self.world,
+                number,
+                History(compacts=self.compacts),
+                copies_min=self.copies_min,
+                compacts=self.compacts,
+            )
+            for number in range(self.random.choice(self.group_counts))
+        ]
+
+    def _make_producers(self, operations: int) -> None:
+        """As many operations for all partitions together as for one."""
+        # Long values, so that a write takes many sectors, where segments have room for them.
+        padding = self.random.choice((0, 0, 1500)) if self.segment_bytes > 1000 else 0
+        for number in range(1, PRODUCERS + 1):
+            group = self.groups[number % len(self.groups)]
+            group.add_producer(number, operations // PRODUCERS, padding)
 
     def _make_nodes(self) -> list[SimulatedNode]:
         spares = SPARES if self.changes_members else 0
         numbers = [BrokerId(number) for number in range(1, VOTERS + spares + 1)]
         founders: list[ReplicaId] = []
+        self.segment_bytes = self.random.choice((300, 1000, 100_000))
         config = TopicConfig(
-            segment_bytes=self.random.choice((300, 1000, 100_000)),
+            segment_bytes=self.segment_bytes,
             index_interval_bytes=100,
             cleanup_compact=self.compacts,
             cleanup_delete=not self.compacts,
             min_cleanable_dirty_ratio=0.1,
-            min_insync_replicas=self.random.choice((1, 2)),
+            min_insync_replicas=self.copies_min,
         )
         raft = RaftSettings(
             heartbeats_by_host=True,
@@ -94,7 +120,7 @@ class Run:
                 founders=founders,
                 config=config,
                 raft=raft,
-                history=self.history,
+                histories=[group.history for group in self.groups],
             )
             for number in numbers
         ]
@@ -102,14 +128,17 @@ class Run:
         for node in nodes:
             node.wanted = list(founders)
             node.on_election = self._strike
+            node.look_everywhere = self._look_closely
             node.peers = {number: endpoint_of(number) for number in numbers}
+        for group in self.groups:
+            group.nodes = nodes
         return nodes
 
     # The run
 
     def execute(self) -> RunReport:
         try:
-            with bugs_fail(self.world):
+            with bugs_fail(self.world), saves_often(self.unsaved_batches_max):
                 return self._execute()
         finally:
             for node in self.nodes:
@@ -119,9 +148,9 @@ class Run:
         for node in self.nodes:
             node.start()
         limit = self.world.now + 300.0
-        while not all(producer.is_done for producer in self.producers):
+        while not all(group.is_done for group in self.groups):
             self.world.run_for(self.random.uniform(0.02, 0.2))
-            self.consumer.look()
+            self._look()
             if self._is_stuck():
                 self._leave_in_peace()
             elif self.random.random() < self.fault_chance:
@@ -135,8 +164,18 @@ class Run:
         self._heal()
         return self._report()
 
+    def _look(self) -> None:
+        for group in self.groups:
+            group.consumer.look()
+            if self.random.random() < 0.2:
+                group.reader.look()
+
+    def _look_closely(self) -> None:
+        for node in self.nodes:
+            node.observe(closely=True)
+
     def _acknowledged(self) -> int:
-        return sum(len(producer.acknowledged) for producer in self.producers)
+        return sum(group.acknowledged for group in self.groups)
 
     def _is_stuck(self) -> bool:
         acknowledged = self._acknowledged()
@@ -239,8 +278,8 @@ class Run:
     def _transfer(self, victim: SimulatedNode) -> None:
         target = self.random.choice(self.nodes).node
         for node in self.nodes:
-            if node.leading():
-                node.in_loop(lambda n=node: _try_transfer(n, target))  # type: ignore[misc]
+            for partition in node.leading():
+                node.in_loop(partial(_try_transfer, node.replicas[partition], target))
 
     def _jump_clock(self, victim: SimulatedNode) -> None:
         process = victim.machine.process
@@ -273,8 +312,11 @@ class Run:
     def _may_lose_a_disk(self) -> bool:
         if self.damaged is not None:
             return False
+        return all(self._may_lose_a_copy(group.partition) for group in self.groups)
+
+    def _may_lose_a_copy(self, partition: int) -> bool:
         known = {node.id for node in self.nodes}
-        replicas = [node.replica for node in self.nodes if node.is_up]
+        replicas = [node.replica(partition) for node in self.nodes if node.is_up]
         running = [
             replica
             for replica in replicas
@@ -306,12 +348,12 @@ class Run:
 
     def _upkeep(self) -> None:
         for node in self.nodes:
-            if node.is_up and node.replica is not None and self.random.random() < 0.5:
+            if node.is_up and self.random.random() < 0.5:
                 node.upkeep()
         if not self.compacts and self.random.random() < 0.3:
             for node in self.nodes:
-                if node.leading():
-                    node.delete_records(self.random.random())
+                for partition in node.leading():
+                    node.delete_records(partition, self.random.random())
 
     # Healing
 
@@ -326,12 +368,14 @@ class Run:
         if self.damaged is not None:
             self._replace_disk(self.damaged)
         limit = self.world.now + HEALING_S_MAX
-        while not self._is_equal():
+        while not all(group.is_equal() for group in self.groups):
             self._repair()
             self.world.run_for(0.2)
             if self.world.now > limit:
                 require(False, f"the group did not recover: {self._describe()}")
-        self._check()
+        self._look_closely()
+        for group in self.groups:
+            group.check()
 
     def _repair(self) -> None:
         """What an operator would do: start what is down, and give up a disk that is damaged."""
@@ -340,56 +384,11 @@ class Run:
                 node.crash(lost_power=False)
             if not node.is_up:
                 node.start()
-
-    def _settled_leader(self) -> SimulatedNode | None:
-        for node in self.nodes:
-            if node.leading() and node.replica is not None and node.replica.is_settled:
-                return node
-        return None
-
-    def _is_whole(self, leader: SimulatedNode) -> bool:
-        """Every member of the leader's group runs, has what the leader has, and is wanted."""
-        replica = leader.replica
-        assert replica is not None
-        if not replica.is_reconciled:
-            return False
-        by_id = {node.id: node for node in self.nodes}
-        members = [by_id.get(member) for member in sorted(replica.membership.members)]
-        return all(
-            node is not None
-            and node.is_up
-            and node.replica is not None
-            and node.replica.stopped_because is None
-            and node.replica._applied_index == replica._applied_index
-            and node.replica._node.last_index == replica._node.last_index
-            for node in members
-        )
-
-    def _is_equal(self) -> bool:
-        if not all(producer.is_done for producer in self.producers):
-            return False
-        leader = self._settled_leader()
-        if leader is None or leader.replica is None or not self._is_whole(leader):
-            return False
-        core = leader.replica._node
-        return core.commit_index == core.last_index == leader.replica._applied_index
-
-    def _check(self) -> None:
-        leader = self._settled_leader()
-        assert leader is not None
-        assert leader.replica is not None
-        voters, decoded = leader.replica.membership.voters, Decoded()
-        for node in self.nodes:
-            if node.id in voters:
-                node.observe(closely=True)
-                assert node.replica is not None
-                records = records_of(node.replica, decoded)
-                start = node.replica.log_start_offset
-                for producer in self.producers:
-                    check_acknowledged(producer, records, start, compacts=self.compacts)
+            elif self.random.random() < 0.2:
+                node.upkeep()
 
     def _describe(self) -> str:
-        lines = [f"producers done: {[producer.is_done for producer in self.producers]}"]
+        lines = [f"producers done: {[group.is_done for group in self.groups]}"]
         lines += [node.describe() for node in self.nodes]
         return "\n  ".join(lines)
 
@@ -398,22 +397,33 @@ class Run:
             seed=self.seed,
             steps=self.world.steps,
             seconds=round(self.world.now, 3),
-            terms=self.history.terms,
-            committed=self.history.committed_index,
+            terms=sum(group.history.terms for group in self.groups),
+            committed=sum(group.history.committed_index for group in self.groups),
             acknowledged=self._acknowledged(),
-            read=self.consumer.records,
+            read=sum(group.consumer.records for group in self.groups),
+            confirmed=sum(group.reader.confirmed for group in self.groups),
             changes=self.changes,
             disks_replaced=self.disks_replaced,
             bits_flipped=self.bits_flipped,
         )
 
 
-def _try_transfer(node: SimulatedNode, target: BrokerId) -> None:
-    assert node.replica is not None
+def _try_transfer(replica: Replica, target: BrokerId) -> None:
     try:
-        node.replica.transfer(target)
+        replica.transfer(target)
     except Refused:
         return
+
+
+@contextmanager
+def saves_often(unsaved_batches_max: int) -> Iterator[None]:
+    """Checkpoints come after so many batches."""
+    usual = checkpointer.UNSAVED_BATCHES_MAX
+    checkpointer.UNSAVED_BATCHES_MAX = unsaved_batches_max
+    try:
+        yield
+    finally:
+        checkpointer.UNSAVED_BATCHES_MAX = usual
 
 
 def run_seed(seed: int, operations: int = 100) -> RunReport:

@@ -18,6 +18,9 @@ STALLS_S = 2.5
 class HangingDisk(Run):
     """No faults but the one that `harm` brings about, once there is a leader."""
 
+    group_counts = (1,)
+    copies_wanted = (1, 2)
+
     def __init__(self, seed: int) -> None:
         super().__init__(seed, OPERATIONS)
         self.fault_chance = 0.0
@@ -30,9 +33,10 @@ class HangingDisk(Run):
     def _execute(self) -> RunReport:
         for node in self.nodes:
             node.start()
-        self.run_until(lambda: self._settled_leader() is not None, 60.0)
-        self.run_until(lambda: self.acknowledged() > 0, 60.0)
-        leader = self._settled_leader()
+        group = self.groups[0]
+        self.run_until(lambda: group.settled_leader() is not None, 60.0)
+        self.run_until(lambda: self._acknowledged() > 0, 60.0)
+        leader = group.settled_leader()
         assert leader is not None
         self.harm(leader)
         self._heal()
@@ -40,9 +44,6 @@ class HangingDisk(Run):
 
     def hang(self, node: SimulatedNode, seconds: float) -> None:
         node.machine.disk_hangs_until = self.world.now + seconds
-
-    def acknowledged(self) -> int:
-        return sum(len(producer.acknowledged) for producer in self.producers)
 
     def run_until(self, condition: Callable[[], bool], seconds: float) -> None:
         limit = self.world.now + seconds
@@ -58,8 +59,8 @@ class HangingLeader(HangingDisk):
         self.run_until(
             lambda: any(node.leading() for node in others) and not leader.leading(), REPLACED_S_MAX
         )
-        known = self.acknowledged()
-        self.run_until(lambda: self.acknowledged() > known, REPLACED_S_MAX)
+        known = self._acknowledged()
+        self.run_until(lambda: self._acknowledged() > known, REPLACED_S_MAX)
         while self.world.now < leader.machine.disk_hangs_until:
             self.world.run_for(0.1)
             require(not leader.leading(), "it leads again although its disk hangs")
@@ -81,11 +82,12 @@ class HangingFollower(HangingDisk):
 
 class StallingLeader(HangingDisk):
     def harm(self, leader: SimulatedNode) -> None:
-        terms = self.history.terms
+        history = self.groups[0].history
+        terms = history.terms
         self.hang(leader, STALLS_S)
         self.world.run_for(2 * STALLS_S)
         require(leader.leading(), "a leader lost its leadership to a short stall")
-        require(self.history.terms == terms, "a short stall cost an election")
+        require(history.terms == terms, "a short stall cost an election")
 
 
 def _run(scenario: type[HangingDisk]) -> None:

@@ -16,6 +16,9 @@ WITHOUT_THE_LEADER_S = 20.0
 class LostDisk(Run):
     """Two of three took records: one of them dies, the other one comes back with nothing."""
 
+    group_counts = (1,)
+    copies_wanted = (1, 2)
+
     def __init__(self, seed: int) -> None:
         super().__init__(seed, OPERATIONS)
         self.fault_chance = 0.0
@@ -24,8 +27,9 @@ class LostDisk(Run):
     def _execute(self) -> RunReport:
         for node in self.nodes:
             node.start()
-        self._run_until(lambda: self._settled_leader() is not None)
-        leader = self._settled_leader()
+        group = self.groups[0]
+        self._run_until(lambda: group.settled_leader() is not None)
+        leader = group.settled_leader()
         assert leader is not None
         loser, behind = (node for node in self.nodes[:3] if node is not leader)
         self.switch.partition([node.node for node in self.nodes], {behind.node}, one_way=False)
