@@ -126,6 +126,10 @@ class ClusterNode(Broker):
             for partition in topic.partitions
         }
 
+    def controller(self) -> int:
+        request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+        return int(self.ask(ApiKey.METADATA, METADATA_VERSION, request).controller_id)
+
     def ask(
         self, key: ApiKey, version: int, request: object, timeout_s: float = ANSWER_TIMEOUT_S
     ) -> Any:
@@ -253,6 +257,19 @@ class Cluster:
             return len(found) == 1 and found != {NOBODY}
 
         wait_until(f"agreement on the leader of {topic}-{partition}", agreed, HEALTHY_TIMEOUT_S)
+        return self.nodes[found.pop()]
+
+    def controller(self, *, among: Iterable[int] = ()) -> ClusterNode:
+        """As the given nodes (or all that run) agree on."""
+        asked = [self.nodes[number] for number in among] or self.running()
+        found: set[int] = set()
+
+        def agreed() -> bool:
+            found.clear()
+            found.update(node.controller() for node in asked)
+            return len(found) == 1 and found != {NOBODY}
+
+        wait_until("agreement on the controller", agreed, HEALTHY_TIMEOUT_S)
         return self.nodes[found.pop()]
 
     def wait_until_healthy(self, *topics: str, timeout_s: float = HEALTHY_TIMEOUT_S) -> float:

@@ -4,18 +4,23 @@ Real processes under idempotent producers and a consumer group of confluent-kafk
 the same scenarios for minutes (tests/soak).
 """
 
+import contextlib
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from confluent_kafka import KafkaException
 
+from penstock.protocol.kafka.error_codes import ErrorCode
 from tests.e2e import cluster_network
-from tests.e2e.cluster_disks import small_disk, why_nothing_freezes
-from tests.e2e.cluster_history import under_load
+from tests.e2e.cluster_disks import FreezableDisk, small_disk, why_nothing_freezes
+from tests.e2e.cluster_history import read_log, under_load
 from tests.e2e.cluster_network import Network
 from tests.e2e.cluster_nodes import Cluster, ClusterNode, wait_until
+from tests.e2e.cluster_probe import Probe
 from tests.e2e.cluster_scenarios import (
     OFFSETS,
     SETTLED_WITHIN_S,
@@ -33,9 +38,13 @@ from tests.e2e.cluster_scenarios import (
     three_nodes,
     three_nodes_on_disks,
 )
+from tests.e2e.conftest import create_topic
+from tests.e2e.processes import Broker
 
 # What a node waits for its disk, an election, and the search of clients for the new leader.
 REPLACED_WITHIN_S = 5.0
+# What a node waits for its disk, and as much again for a machine that stalls.
+HEARD_WITHIN_S = 8.0
 # Until what is in flight is answered and the disk was given time.
 STOPS_WITHIN_S = 40.0
 
@@ -133,6 +142,54 @@ def test_a_node_whose_disk_hangs_stops_all_the_same(tmp_path: Path, can_freeze: 
             assert "stopped without a last checkpoint: the disk does not answer" in node.stderr()
             node.start()
             judge(cluster, history)
+
+
+def test_topics_are_made_while_the_disk_of_the_controller_hangs(
+    tmp_path: Path, can_freeze: None
+) -> None:
+    with three_freezable_nodes(tmp_path) as (cluster, disks):
+        old = cluster.controller()
+        others = [number for number in cluster.nodes if number != old.number]
+        with disks[old.number].frozen():
+            # It learns of its disk by this. It can't say what became of the change: its own copy of
+            # the metadata does not get any further.
+            with contextlib.suppress(KafkaException):
+                cluster.create_topic("first", factor=1)
+            assert cluster.controller(among=others) is not old
+            cluster.create_topic("second", factor=1)
+        cluster.wait_until_healthy(TOPIC, "second")
+
+
+def test_a_sole_node_whose_disk_hangs_says_so_serves_reads_and_recovers(
+    tmp_path: Path, can_freeze: None
+) -> None:
+    node = Broker(tmp_path / "alone")
+    with FreezableDisk(node.data_dir) as disk, contextlib.closing(node.start()):
+        create_topic(node.bootstrap, TOPIC)
+        probe = Probe(node.bootstrap, TOPIC)
+        probe.send()
+        probe.await_answers()
+        with disk.frozen():
+            began = time.monotonic()
+            probe.send(3)
+            probe.await_answers()
+            assert time.monotonic() - began < HEARD_WITHIN_S
+            assert values_in(node) == [b"probe:0"]
+        # What was sent meanwhile may be there: nobody knew, and so nobody was told that it is.
+        wait_until("a write", lambda: answer_to_one(probe) == ErrorCode.NONE, SETTLED_WITHIN_S)
+        answers = probe.close()
+        assert answers[:4] == [ErrorCode.NONE, *[ErrorCode.KAFKA_STORAGE_ERROR] * 3]
+        assert values_in(node)[0] == b"probe:0"
+
+
+def answer_to_one(probe: Probe) -> int:
+    probe.send()
+    probe.await_answers()
+    return probe.error_codes[-1]
+
+
+def values_in(node: Broker) -> list[bytes]:
+    return [stored.value for stored in read_log(node.bootstrap, TOPIC)[0]]
 
 
 def has_ended(node: ClusterNode) -> bool:
