@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException
 
 from penstock.protocol.kafka.error_codes import ErrorCode
 from tests.e2e import cluster_network
-from tests.e2e.cluster_disks import FreezableDisk, small_disk, why_nothing_freezes
+from tests.e2e.cluster_disks import ImageDisk, small_disk, why_nothing_freezes
 from tests.e2e.cluster_history import read_log, under_load
 from tests.e2e.cluster_network import Network
 from tests.e2e.cluster_nodes import Cluster, ClusterNode, wait_until
@@ -147,7 +147,7 @@ def test_a_node_whose_disk_hangs_stops_all_the_same(tmp_path: Path, can_freeze: 
 def test_topics_are_made_while_the_disk_of_the_controller_hangs(
     tmp_path: Path, can_freeze: None
 ) -> None:
-    with three_freezable_nodes(tmp_path) as (cluster, disks):
+    with three_nodes_on_disks(tmp_path) as (cluster, disks):
         old = cluster.controller()
         others = [number for number in cluster.nodes if number != old.number]
         with disks[old.number].frozen():
@@ -164,7 +164,7 @@ def test_a_sole_node_whose_disk_hangs_says_so_serves_reads_and_recovers(
     tmp_path: Path, can_freeze: None
 ) -> None:
     node = Broker(tmp_path / "alone")
-    with FreezableDisk(node.data_dir) as disk, contextlib.closing(node.start()):
+    with ImageDisk(node.data_dir) as disk, contextlib.closing(node.start()):
         create_topic(node.bootstrap, TOPIC)
         probe = Probe(node.bootstrap, TOPIC)
         probe.send()

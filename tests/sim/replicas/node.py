@@ -286,7 +286,8 @@ class SimulatedNode:
         return (
             f"{self.id}: {core.role} of term {core.term}, leader {core.leader}, indices "
             f"{replica._log.first_index} (offset {replica.log_start_offset}) to "
-            f"{core.last_index}, stable {core.stable_index}, commit {core.commit_index}, applied {replica._applied_index}, settled "
+            f"{core.last_index}, stable {core.stable_index}, commit {core.commit_index}, "
+            f"applied {replica._applied_index}, settled "
             f"{replica.is_settled}, {core.membership}, wanted {self.wanted}, {core.replicas()}"
         )
 
