@@ -77,6 +77,7 @@ def _child(settings: Settings, member: Member, addresses: Mapping[int, str]) -> 
         flags=[
             *("--log-format", settings.log_format, "--log-level", settings.log_level),
             *("--scrub-hours", str(settings.scrub_hours)),
+            *("--disk-timeout-ms", str(settings.disk_timeout_ms)),
         ],
         environment={} if secret is None else {"PENSTOCK_PEER_SECRET": secret},
         on_log=_prefixed(member.node),

@@ -64,14 +64,14 @@ def test_a_follower_that_lost_its_vote_is_replaced_by_itself_under_another_id(
             assert old not in leader.membership.members
             assert len(leader.membership.voters) == 3
             await until(lambda: log_bytes(group.replica(number)) == log_bytes(leader))
-            # It had all but the last record, and is not sent them again.
-            sent = [
-                entry.payload
+            # It had all but the last record, and is not sent them again; that one may come twice.
+            sent = {
+                bytes(entry.payload)  # type: ignore[call-overload]
                 for message in group.network.delivered
                 if isinstance(message, AppendRequest) and message.to == new
                 for entry in message.entries
                 if entry.kind is EntryKind.DATA
-            ]
+            }
             assert len(sent) == 1
             assert all(message.sender != old for message in group.network.delivered)
 
