@@ -65,14 +65,17 @@ class OpenFiles:
 
     def _open_file(self, file: "CachedFile") -> File:
         path = file.path
-        try:
-            return self.file_system.open(path)
-        except FileNotFoundError:
-            # Nobody else ever has its old name, so it has the new one by now.
-            moved_to = file._moving_to or file.path
-            if moved_to == path:
-                raise
-            return self.file_system.open(moved_to)
+        while True:
+            try:
+                return self.file_system.open(path)
+            except FileNotFoundError:
+                if file._is_gone:
+                    raise FileGone(f"{path} is gone") from None
+                # Nobody else ever has its old name, so it has the new one by now.
+                moved_to = file._moving_to or file.path
+                if moved_to == path:
+                    raise
+                path = moved_to
 
     def _adopt(self, file: "CachedFile", opened: File) -> File:
         """Pins what was just opened, or what another thread opened meanwhile."""

@@ -109,12 +109,15 @@ def test_files_are_read_while_a_thread_hangs_in_a_change(tmp_path: Path, change:
         hanging.result(PATIENCE_S)
 
 
-def test_a_file_that_goes_while_it_is_opened_is_gone(tmp_path: Path) -> None:
-    """Another file may have its name by then."""
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_a_file_that_goes_while_it_is_opened_is_gone(tmp_path: Path, is_removed: bool) -> None:
+    """Another file may have its name by then, or none."""
 
     class Racing(RealFileSystem):
         def open(self, path: Path) -> File:
             file.retire()
+            if is_removed:
+                path.unlink()
             return super().open(path)
 
     open_files = OpenFiles(Racing(), 2)
