@@ -223,14 +223,18 @@ class Appender:
             self._dirty[segment] = None
 
     def cut_back(self) -> None:
-        """Undoes writes that failed half-way, last one first, and forgets those that are undone."""
-        while self._uncut:
-            write = self._uncut[-1]
+        """Undoes writes that failed half-way, last one first."""
+        if not self._uncut:
+            return
+        for write in reversed(self._uncut):
             if write.segment.is_on_disk:
                 write.segment.file.truncate(write.position)
             else:
                 self._discard_new(write.segment)
-            self._uncut.pop()
+        # Or a power cut could leave sectors of what failed among those of what comes now: nobody
+        # could tell that from rot.
+        self.sync()
+        self._uncut = []
 
     def _discard_new(self, segment: Segment) -> None:
         self.forget(segment)

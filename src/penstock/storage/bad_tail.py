@@ -24,9 +24,9 @@ from penstock.storage.batch_search import find_valid_batch
 from penstock.storage.own_table import read_own
 
 SECTOR_BYTES = 512
-# The magic byte, which is never zero, lies within so many bytes of a batch.
-_NEVER_ZEROS_BYTES = 17
-# Records end in zeros often, but hardly in so many.
+# The length of a batch, which is never zero, lies within so many bytes of it.
+_NEVER_ZEROS_BYTES = 12
+# Records end in zeros often, but hardly in so many. Any will do where one flipped bit is looked for.
 _END_ZEROS_BYTES_MIN = 32
 # Larger batches are not searched for one flipped bit: that takes half a microsecond a byte, and a
 # power cut may leave a torn batch in each of a thousand logs.
@@ -88,6 +88,7 @@ def _as_written(batch: bytes, *, searches: bool = True) -> bytes | None:
 def _has_unwritten_sector(place: Place, offset: int) -> bool:
     """Whether a sector of the batch is all zeros where a batch is not."""
     file, start, end = place
+    is_searched = end - start <= _SEARCHED_BYTES_MAX
     position = start
     while position < end:
         length = min(_READ_BYTES - position % SECTOR_BYTES, end - position)
@@ -97,17 +98,17 @@ def _has_unwritten_sector(place: Place, offset: int) -> bool:
             if any(chunk):
                 continue
             if len(chunk) == SECTOR_BYTES or _is_telling(
-                chunk, position + max(low, 0), start, offset
+                chunk, position + max(low, 0), start, offset, is_searched=is_searched
             ):
                 return True
         position += length
     return False
 
 
-def _is_telling(zeros: bytes, position: int, start: int, offset: int) -> bool:
+def _is_telling(zeros: bytes, position: int, start: int, offset: int, *, is_searched: bool) -> bool:
     """Whether part of a sector would not be all zeros if it had been written."""
     if position > start:
-        return len(zeros) >= _END_ZEROS_BYTES_MIN
+        return is_searched or len(zeros) >= _END_ZEROS_BYTES_MIN
     return len(zeros) >= _NEVER_ZEROS_BYTES or any(offset.to_bytes(8, "big")[: len(zeros)])
 
 

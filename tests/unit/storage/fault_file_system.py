@@ -73,9 +73,13 @@ class Inode:
         if kept < len(self.pending):
             position, data = self.pending[kept]
             if data:
-                torn = data[: chance.randint(0, len(data) - 1)]
-                padding = len(data) - len(torn) if chance.random() < 0.3 else 0
-                _apply(content, position, torn + bytes(padding))
+                end = position + chance.randint(0, len(data) - 1)
+                if chance.random() < 0.3:
+                    # The size came to the disk before the data did, of which sectors are written.
+                    end = max(position, end - end % SECTOR_BYTES)
+                    _apply(content, position, data[: end - position].ljust(len(data), b"\0"))
+                else:
+                    _apply(content, position, data[: end - position])
         return content
 
     def _written_back(self, chance: random.Random) -> bytearray:
