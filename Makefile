@@ -78,10 +78,13 @@ sim: $(STAMP) ## Simulate core, replicas and whole nodes: SEEDS seeds (1000) fro
 	$(BIN)/python -m tests.sim --seeds $(SEEDS) --seed $(SEED)
 
 # A run of replicas or whole nodes takes about ten times as long as one of the core alone.
-soak: $(STAMP) ## Simulate SOAK_SEEDS seeds (10000, a fifth of it for nodes) and run the long tests.
+soak: $(STAMP) ## Simulate SOAK_SEEDS seeds (10000, half of it for nodes) and run the long tests.
 	$(BIN)/python -m tests.sim --layer core --seeds $(SOAK_SEEDS)
-	$(BIN)/python -m tests.sim --layer replicas --seeds $$(($(SOAK_SEEDS) / 5))
-	$(BIN)/python -m tests.sim --layer nodes --seeds $$(($(SOAK_SEEDS) / 5))
+	$(BIN)/python -m tests.sim --layer replicas --seeds $$(($(SOAK_SEEDS) / 2))
+	$(BIN)/python -m tests.sim --layer nodes --seeds $$(($(SOAK_SEEDS) / 2))
+	$(BIN)/python -m tests.sim --layer power-cut --seeds $$(($(SOAK_SEEDS) / 10))
+	$(BIN)/python -m tests.sim --layer flipped-tail --seeds $$(($(SOAK_SEEDS) / 10))
+	$(BIN)/python -m tests.sim --layer two-flipped-tails --seeds $$(($(SOAK_SEEDS) / 10))
 	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest --soak -m soak tests
 
 clean: ## Remove everything that the targets above made.

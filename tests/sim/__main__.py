@@ -12,7 +12,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import NamedTuple
 
-from tests.sim.layers import LAYERS
+from tests.sim.layers import DISASTERS, LAYERS
 
 SEEDS_PER_JOB = 10
 
@@ -34,7 +34,7 @@ def _run(layer: str, operations: int, seed: int) -> Outcome:
     counts: dict[str, float] = {}
     failure = ""
     try:
-        report = asdict(LAYERS[layer](seed, operations))
+        report = asdict((LAYERS | DISASTERS)[layer](seed, operations))
         counts = {name: value for name, value in report.items() if name != "seed"}
     except Exception:
         failure = traceback.format_exc()
@@ -68,7 +68,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=100, help="how many seeds to run")
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--operations", type=int, default=100, help="client operations per run")
-    parser.add_argument("--layer", choices=LAYERS, help="only this layer")
+    parser.add_argument("--layer", choices=LAYERS | DISASTERS, help="only this one")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
     arguments = parser.parse_args()
     seeds = range(arguments.seed, arguments.seed + arguments.seeds)

@@ -26,7 +26,7 @@ from penstock.storage.own_table import read_own
 SECTOR_BYTES = 512
 # The length of a batch, which is never zero, lies within so many bytes of it.
 _NEVER_ZEROS_BYTES = 12
-# Records end in zeros often, but hardly in so many. Any will do where one flipped bit is looked for.
+# Records end in zeros often, but hardly in so many. Where a flipped bit is looked for, any will do.
 _END_ZEROS_BYTES_MIN = 32
 # Larger batches are not searched for one flipped bit: that takes half a microsecond a byte, and a
 # power cut may leave a torn batch in each of a thousand logs.
