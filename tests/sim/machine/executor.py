@@ -65,7 +65,7 @@ class Answer:
 
 
 class SimulatedExecutor(LoopExecutor):
-    """`duration` gives how long a job keeps its thread; its effects appear at some moment of it.
+    """`duration` gives how long a job keeps its thread; its effects appear at the end of it.
 
     Before `hangs_until` no job has effects or ends, however long ago it began.
     """
@@ -101,25 +101,21 @@ class SimulatedExecutor(LoopExecutor):
         world, queue = self._world, self._queue
         while queue and self._idle_threads and not self._loop.is_dead:
             self._idle_threads -= 1
-            future, job = queue.popleft()
-            duration = self._duration()
-            world.after(world.random.random() * duration, self._run, future, job)
-            world.after(duration, self._free_thread)
+            world.after(self._duration(), self._end, *queue.popleft())
 
-    def _free_thread(self) -> None:
-        if self._world.now < self._hangs_until():
-            self._world.at(self._hangs_until(), self._free_thread)
-            return
-        self._idle_threads += 1
-        self._start_some()
-
-    def _run(self, future: Future[Any] | Answer, job: Job) -> None:
+    def _end(self, future: Future[Any] | Answer, job: Job) -> None:
         if self._loop.is_dead:
             return
         stands_still_until = max(self._loop.stands_still_until(), self._hangs_until())
         if self._world.now < stands_still_until:
-            self._world.at(stands_still_until, self._run, future, job)
+            self._world.at(stands_still_until, self._end, future, job)
             return
+        self._loop.act_on(self._run, future, job)
+        self._idle_threads += 1
+        if self._queue:
+            self._start_some()
+
+    def _run(self, future: Future[Any] | Answer, job: Job) -> None:
         if not future.set_running_or_notify_cancel():
             return
         self._world.leave_loop()

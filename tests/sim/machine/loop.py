@@ -112,9 +112,33 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         if not handle._cancelled and not self.is_dead:
             self._ready.append(handle)
             if not self._has_turn:
-                self._schedule_turn()
+                self._has_turn = True
+                self._turn()
 
-    # Turns
+    # Turns. What wakes a process comes at a moment that is random already, so it gets to work then.
+    # Only what is asked for from elsewhere waits a moment.
+
+    def deliver(self, callback: Callable[..., object], *args: Any) -> None:
+        """Something arrived; must not be called by a process."""
+        if not self.is_dead:
+            self._ready.append(_Handle(callback, args))
+            if not self._has_turn:
+                self._has_turn = True
+                self._turn()
+
+    def act_on(self, action: Callable[..., object], *args: Any) -> None:
+        """Does something outside of the loop; the loop gets to what comes of it at once."""
+        if self._has_turn:
+            action(*args)
+            return
+        self._has_turn = True
+        try:
+            action(*args)
+        finally:
+            self._has_turn = False
+        if self._ready:
+            self._has_turn = True
+            self._turn()
 
     def _schedule_turn(self) -> None:
         self._has_turn = True

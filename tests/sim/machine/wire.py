@@ -71,7 +71,7 @@ class Side:
         self.is_open = True
         self._memory = ReusableBuffers(peer_buffer.LARGE_BYTES_KEPT_MAX)
         # Asked for at every frame.
-        self._call_soon = network.loop.call_soon
+        self._deliver = network.loop.deliver
 
     def tell_connected(self) -> None:
         self.network.in_loop(self._connected)
@@ -82,7 +82,7 @@ class Side:
             self.network.listener.connected(self.peer)
 
     def arrived(self, pieces: Sequence[Piece]) -> None:
-        self._call_soon(self._received, pieces)
+        self._deliver(self._received, pieces)
 
     def _received(self, pieces: Sequence[Piece]) -> None:
         if not self.is_open or self.network.listener is None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from penstock.model.ids import PartitionId
 from penstock.model.topic_config import TopicConfig
 from penstock.raft.entries import HardState
-from penstock.raft.messages import AppendResponse, Message, VoteRequest, VoteResponse
+from penstock.raft.messages import AppendRequest, AppendResponse, Message, VoteRequest, VoteResponse
 from penstock.replication.exchange import Exchange
 from penstock.replication.store import _hard_state
 from penstock.storage.data_directory import DataDirectory
@@ -46,8 +46,14 @@ class Promises:
         # What the file of terms and votes had in it when it was looked at last, and what that says.
         self._content: bytes | None = None
         self._hard_states: HardStates | None = None
+        # Of which partitions something was acknowledged.
+        self._acknowledged: set[PartitionId] = set()
 
     def check(self, key: PartitionId, message: Message) -> None:
+        kind = type(message)
+        # Most messages are of this kind, and it promises nothing.
+        if kind is AppendRequest or self._process.drive.is_damaged:
+            return
         if isinstance(message, VoteResponse) and message.granted and not message.pre:
             stored = self.hard_state(key)
             require(
@@ -60,6 +66,10 @@ class Promises:
                 f"{message.sender} campaigns in term {message.term} before that is on disk",
             )
         elif isinstance(message, AppendResponse):
+            require(
+                self.hard_state(key).term >= message.term,
+                f"{message.sender} follows in term {message.term} before that is on disk",
+            )
             self._check_acknowledgement(key, message)
 
     def hard_state(self, key: PartitionId) -> HardState:
@@ -72,8 +82,11 @@ class Promises:
 
     def _check_acknowledgement(self, key: PartitionId, message: AppendResponse) -> None:
         random = self._process.random
-        if random.random() >= ACKNOWLEDGEMENT_CHANCE:
+        # What recovery found counts as much as what was written since.
+        is_first = key not in self._acknowledged
+        if random.random() >= ACKNOWLEDGEMENT_CHANCE and not is_first:
             return
+        self._acknowledged.add(key)
         found = self._process.drive.after_power_loss(random.getrandbits(32))
         log = Log.open(
             self._directory.partition_directory(*key),

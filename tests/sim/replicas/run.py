@@ -23,9 +23,12 @@ from tests.sim.replicas.history import History, require
 from tests.sim.replicas.node import SimulatedNode, endpoint_of
 
 HEALING_S_MAX = 120.0
-# A group in which nothing was acknowledged for so long is left in peace until something is: more
-# faults would show nothing new, and take most of a run's time.
-STUCK_S_MAX = 3.0
+# Where nothing was acknowledged for so long, faults become rare, and then all is left in peace until
+# something is: more of them would show nothing new, and take most of a run's time.
+SLOW_S_MAX = 0.7
+STUCK_S_MAX = 2.5
+# How long faults last at most.
+DISTURBED_S_MAX = 40.0
 VOTERS = 3
 SPARES = 1
 PRODUCERS = 3
@@ -147,19 +150,19 @@ class Run:
     def _execute(self) -> RunReport:
         for node in self.nodes:
             node.start()
-        limit = self.world.now + 300.0
         while not all(group.is_done for group in self.groups):
             self.world.run_for(self.random.uniform(0.02, 0.2))
             self._look()
-            if self._is_stuck():
+            idle_s = self._idle_s()
+            if idle_s > STUCK_S_MAX:
                 self._leave_in_peace()
-            elif self.random.random() < self.fault_chance:
+            elif self.random.random() < self.fault_chance / (1 if idle_s < SLOW_S_MAX else 4):
                 self._disturb()
             if self.changes_members and self.random.random() < 0.03:
                 self._change_members()
             if self.random.random() < 0.25:
                 self._upkeep()
-            if self.world.now > limit / 3:
+            if self.world.now > DISTURBED_S_MAX:
                 break
         self._heal()
         return self._report()
@@ -177,17 +180,19 @@ class Run:
     def _acknowledged(self) -> int:
         return sum(group.acknowledged for group in self.groups)
 
-    def _is_stuck(self) -> bool:
+    def _idle_s(self) -> float:
+        """For how long nothing was acknowledged."""
         acknowledged = self._acknowledged()
         if acknowledged != self._progress[0]:
             self._progress = acknowledged, self.world.now
-        return self.world.now > self._progress[1] + STUCK_S_MAX
+        return self.world.now - self._progress[1]
 
     def _leave_in_peace(self) -> None:
         self.switch.heal()
         self._restart_all()
         for node in self._running():
             node.set_clock_right()
+            node.machine.disk_hangs_until = 0.0
 
     def _running(self) -> list[SimulatedNode]:
         return [node for node in self.nodes if node.is_up]
