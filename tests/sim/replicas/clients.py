@@ -22,8 +22,9 @@ from tests.sim.machine.world import World
 from tests.sim.replicas.history import History, require
 from tests.sim.replicas.node import SimulatedNode
 
-ANSWER_S_MIN, ANSWER_S_MAX = 0.3, 2.0
+ANSWER_S_MIN, ANSWER_S_MAX = 0.2, 1.5
 RETRY_S = 0.05
+THINKS_S_MAX = 0.08
 READ_BYTES_MAX = 4096
 # How many batches are on their way at a time, and the pauses between them.
 IN_FLIGHT = (1, 1, 3)
@@ -106,7 +107,7 @@ class Producer:
         self._batches_left -= count
         self._window = [self._build() for _ in range(count)]
         if self._window:
-            self._world.after(self._world.random.uniform(0.0, 0.15), self._ask)
+            self._world.after(self._world.random.uniform(0.0, THINKS_S_MAX), self._ask)
 
     def _build(self) -> Sending:
         count = self._world.random.choice((1, 1, 2, 5))

@@ -50,6 +50,9 @@ class Group:
     def require_copies(self, replica: Replica, offset: int) -> None:
         """What is acknowledged at this moment lies on as many disks as the topic asks for, or as
         there are voters."""
+        if offset < replica._log.base.offset:
+            # Deleted already.
+            return
         index = replica._log.index_before(offset + 1)  # type: ignore[arg-type]
         holders = [node for node in self.nodes if node.holds(self.partition, index)]
         wanted = min(self._copies_min, len(replica.membership.voters))

@@ -19,7 +19,8 @@ from tests.sim.replicas.history import require
 from tests.unit.storage.fault_file_system import FaultFileSystem, Inode
 
 # Reading a whole log back for every acknowledgement would take most of a run's time.
-ACKNOWLEDGEMENT_CHANCE = 0.02
+ACKNOWLEDGEMENT_CHANCE = 0.01
+FIRST_CHANCE = 0.3
 
 
 def durable_content(drive: Drive, path: Path) -> bytes:
@@ -46,6 +47,8 @@ class Promises:
         # What the file of terms and votes had in it when it was looked at last, and what that says.
         self._content: bytes | None = None
         self._hard_states: HardStates | None = None
+        # The terms that are known to be on disk.
+        self._terms: dict[PartitionId, int] = {}
         # Of which partitions something was acknowledged.
         self._acknowledged: set[PartitionId] = set()
 
@@ -66,10 +69,7 @@ class Promises:
                 f"{message.sender} campaigns in term {message.term} before that is on disk",
             )
         elif isinstance(message, AppendResponse):
-            require(
-                self.hard_state(key).term >= message.term,
-                f"{message.sender} follows in term {message.term} before that is on disk",
-            )
+            self._check_term(key, message)
             self._check_acknowledgement(key, message)
 
     def hard_state(self, key: PartitionId) -> HardState:
@@ -80,11 +80,20 @@ class Promises:
             self._content, self._hard_states = content, hard_states_in(content, path)
         return _hard_state(self._hard_states.get(key))
 
+    def _check_term(self, key: PartitionId, message: AppendResponse) -> None:
+        # What was on disk once stays there.
+        if self._terms.get(key, -1) < message.term:
+            self._terms[key] = self.hard_state(key).term
+            require(
+                self._terms[key] >= message.term,
+                f"{message.sender} follows in term {message.term} before that is on disk",
+            )
+
     def _check_acknowledgement(self, key: PartitionId, message: AppendResponse) -> None:
         random = self._process.random
         # What recovery found counts as much as what was written since.
-        is_first = key not in self._acknowledged
-        if random.random() >= ACKNOWLEDGEMENT_CHANCE and not is_first:
+        chance = ACKNOWLEDGEMENT_CHANCE if key in self._acknowledged else FIRST_CHANCE
+        if random.random() >= chance:
             return
         self._acknowledged.add(key)
         found = self._process.drive.after_power_loss(random.getrandbits(32))

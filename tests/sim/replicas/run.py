@@ -25,8 +25,8 @@ from tests.sim.replicas.node import SimulatedNode, endpoint_of
 HEALING_S_MAX = 120.0
 # Where nothing was acknowledged for so long, faults become rare, and then all is left in peace until
 # something is: more of them would show nothing new, and take most of a run's time.
-SLOW_S_MAX = 0.7
-STUCK_S_MAX = 2.5
+SLOW_S_MAX = 0.5
+STUCK_S_MAX = 1.5
 # How long faults last at most.
 DISTURBED_S_MAX = 40.0
 VOTERS = 3
@@ -112,7 +112,7 @@ class Run:
         )
         raft = RaftSettings(
             heartbeats_by_host=True,
-            election_ticks=self.random.choice((3, 5, 10)),
+            election_ticks=self.random.choice((3, 3, 5, 10)),
             append_bytes_max=self.random.choice((300, 1 << 20)),
             appends_in_flight_max=self.random.choice((1, 64)),
             snapshot_wait_rounds_max=2,
