@@ -24,29 +24,46 @@ class Operation(NamedTuple):
 
 # Gives what the call returns in that state, and the state after it.
 Model = Callable[[Hashable, Hashable], tuple[Hashable, Hashable]]
+# Whether a call that returned this changed nothing, in whatever state it was.
+OnlyLooks = Callable[[Hashable, Hashable], bool]
 
 
-def is_linearizable(history: Iterable[Operation], model: Model, start: Hashable) -> bool:
+def is_linearizable(
+    history: Iterable[Operation],
+    model: Model,
+    start: Hashable,
+    only_looks: OnlyLooks = lambda _call, _result: False,
+    tries_max: int | None = None,
+) -> bool:
+    """Also true when so many tries found nothing: some histories are too wide to be judged."""
     operations = sorted(history, key=attrgetter("called"))
     everyone = (1 << len(operations)) - 1
     must = sum(1 << bit for bit, done in enumerate(operations) if done.returned != NEVER)
+    looks = {bit for bit, done in enumerate(operations) if only_looks(done.call, done.result)}
     seen: set[tuple[int, Hashable]] = set()
     waiting: list[tuple[int, Hashable]] = [(0, start)]
-    while waiting:
+    while waiting and (tries_max is None or len(seen) < tries_max):
         placed, state = waiting.pop()
         if placed & must == must:
             return True
         if (placed, state) in seen:
             continue
         seen.add((placed, state))
+        found: list[tuple[int, Hashable]] = []
         for bit in _candidates(operations, everyone & ~placed):
-            result, after = model(state, operations[bit].call)
-            expected = operations[bit].result
-            if expected in (UNKNOWN, result):
-                waiting.append((placed | 1 << bit, after))
-            if expected == UNKNOWN and after != state:
-                waiting.append((placed | 1 << bit, state))
-    return False
+            _, returned, call, expected = operations[bit]
+            result, after = model(state, call)
+            if bit in looks and expected == result:
+                # It fits here and changes nothing, so no sequence needs it later.
+                found = [(placed | 1 << bit, state)]
+                break
+            if expected in (UNKNOWN, result) and (after != state or returned != NEVER):
+                found.append((placed | 1 << bit, after))
+            # One that is never over need not be placed to have no effect.
+            if expected == UNKNOWN and after != state and returned != NEVER:
+                found.append((placed | 1 << bit, state))
+        waiting += found
+    return bool(waiting)
 
 
 def _candidates(operations: Sequence[Operation], left: int) -> list[int]:

@@ -114,7 +114,6 @@ class Node:
         except BaseException:
             await self._built.aclose()
             raise
-        self._on_stop(self._hand_over)
         return bound
 
     async def stop(self) -> None:
@@ -216,7 +215,8 @@ class Node:
             logger.warning("the addresses of other nodes were not noted: %s", error)
 
     async def register(self, kafka: Endpoint) -> None:
-        """Returns once this node's copy of the metadata knows the node under this address."""
+        """Returns once this node's copy of the metadata knows the node under this address; what it
+        leads from then on is handed over first of all when it stops."""
         settings = self._settings
         self.cluster.advertised = kafka
         broker = Broker(
@@ -238,6 +238,7 @@ class Node:
                 await asyncio.sleep(REGISTER_RETRY_S)
         await self.services.topics.take_part()
         self.services.producers.prefetch()
+        self._on_stop(self._hand_over)
 
     async def _hand_over(self) -> None:
         replicas = self.partitions.all()
@@ -283,6 +284,7 @@ class Node:
             snapshot_path=snapshot_path,
             file_system=self._file_system,
             executor=self._disk,
+            snapshot_records=self._parts.snapshot_records,
         )
         host: Host[ClusterState, ClusterRecord] = Host(
             replica=replica,
@@ -402,6 +404,7 @@ class Node:
             file_system=self._file_system,
             clock=self._clock,
             executor=self._disk,
+            snapshot_records=self._parts.snapshot_records,
         )
 
     def _executor(self, name: str, threads: int) -> Executor:

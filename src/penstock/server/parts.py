@@ -14,6 +14,7 @@ from penstock.net.occasional_log import OccasionalLog
 from penstock.net.peer_network import TcpPeerNetwork
 from penstock.raft.settings import RaftSettings
 from penstock.replication.peer_network import PeerNetwork
+from penstock.replication.state_files import SNAPSHOT_RECORDS
 from penstock.storage.file_system import FileSystem, RealFileSystem
 
 
@@ -62,3 +63,5 @@ class NodeParts:
     random_below: Callable[[int], int] = field(default_factory=lambda: Random().randrange)
     new_uuid: Callable[[], UUID] = uuid4
     raft: RaftSettings = field(default_factory=lambda: RaftSettings(heartbeats_by_host=True))
+    # After so many records a state machine writes a snapshot.
+    snapshot_records: int = SNAPSHOT_RECORDS

@@ -47,6 +47,11 @@ def topics(state: Hashable, call: Hashable) -> tuple[Hashable, Hashable]:
             return state, state
 
 
+def only_looks(_: Hashable, result: Hashable) -> bool:
+    """A read, and a change that was refused for what it found."""
+    return result not in (OK, UNKNOWN)
+
+
 def excused(history: Sequence[Operation]) -> list[Operation]:
     """What a change can't know about itself when its first try got no answer.
 

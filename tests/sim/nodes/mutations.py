@@ -4,7 +4,7 @@ The docstring of each says which rule it breaks.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 from penstock.broker.local_replicas import LocalReplicas
@@ -13,8 +13,11 @@ from penstock.cluster.deciding import Decider
 from penstock.cluster.registration import Registration
 from penstock.cluster.topic import Topic
 from penstock.model.errors import Refused
-from penstock.model.ids import BrokerId
+from penstock.model.ids import BrokerId, Offset
+from penstock.replication.feed import Feed
+from penstock.replication.group_member import GroupMember
 from penstock.replication.hosting import Host
+from penstock.replication.keeper import LogKeeper
 from tests.sim.mutation import Mutations
 
 ALL = Mutations()
@@ -31,21 +34,22 @@ async def appends_stale_decisions(self: Decider, _: BrokerId, payload: bytes) ->
     return deciding._encode_answer(await self._commit(records), is_done=True)
 
 
-@mutation("a node refuses by its own copy, however old it is", (Decider, "_decide_there"))
-async def refuses_by_old_copy(self: Decider, controller: BrokerId, decision: Any) -> Any:
+_decide = Decider.decide
+
+
+@mutation("a node refuses by its own copy, however old it is", (Decider, "decide"))
+async def refuses_by_old_copy(
+    self: Decider, decision: Any, tried: MutableMapping[Any, Any] | None = None
+) -> Any:
     """An answer that changes nothing is one about the present state too."""
-    async with self._deciding_there:
-        offset = self._feed.applied
-        records, answer = decision(self._feed.state)
-        if not records:
-            return answer, offset
-        request = deciding._encode_request(offset, records)
-        call = self._exchange.call(controller, deciding.APPEND, request, deciding.CALL_TIMEOUT_S)
-        end, is_done = deciding._decode_answer(await call)
-        await self.catch_up(end)
-    if not is_done:
-        raise Refused(deciding.Reason.NOT_CONTROLLER, "again")
-    return answer, end
+    notes = {} if tried is None else tried
+    before = dict(notes)
+    records, answer = decision(self._feed.state)
+    if not records:
+        return answer, self._feed.applied
+    notes.clear()
+    notes.update(before)
+    return await _decide(self, decision, tried)
 
 
 @mutation("a hosted state answers before its records are committed", (Host, "submit"))
@@ -60,6 +64,52 @@ def answers_before_commit(self: Host[Any, Any], records: Sequence[Any]) -> async
     except Refused as refused:
         done.set_exception(refused)
     return done
+
+
+@mutation("a leader asks nobody whether it still leads", (GroupMember, "confirm"))
+async def confirms_alone(self: GroupMember) -> None:
+    """A leader that was cut off is not sure of it."""
+    self.check_leader()
+
+
+# Snapshots
+
+
+@mutation("a host's snapshot holds what is not committed", (Host, "_write_committed"))
+async def snapshots_uncommitted(
+    self: Host[Any, Any], encode: Callable[[], bytes], offset: Offset
+) -> bool:
+    """What another leader replaces must not come back."""
+    loop = asyncio.get_running_loop()
+    try:
+        await loop.run_in_executor(self._executor, self._file.write, encode, offset)
+    except OSError:
+        return False
+    self._snapshot_offset = offset
+    return True
+
+
+@mutation("a feed's snapshot claims more than was applied", (Feed, "_start_snapshot"))
+def snapshots_what_is_to_come(self: Feed[Any, Any]) -> asyncio.Task[bool]:
+    """What lies between is never applied by whoever begins there."""
+    self._records_since_snapshot = 0
+    writing = self._write(self.state.snapshot(), self.replica.high_watermark)
+    task = asyncio.get_running_loop().create_task(writing)
+    self._snapshotting = task
+    task.add_done_callback(self._snapshot_ended)
+    return task
+
+
+# Stops
+
+
+@mutation("a closed log has no checkpoint", (LogKeeper, "close"))
+async def closes_without_checkpoint(self: LogKeeper, *, with_checkpoint: bool) -> None:
+    """After a stop there is nothing to recover."""
+    self.end()
+    await asyncio.gather(*self._tasks, return_exceptions=True)
+    await self._writer.idle()
+    await self._in_thread(self._executor, self._log.close)
 
 
 # Members and moves

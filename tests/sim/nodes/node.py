@@ -1,7 +1,9 @@
 """One simulated node: everything that the server builds, but for the sockets."""
 
-from collections.abc import Callable, Iterator, Mapping
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from penstock.cluster.changes import Change, TopicDeleted
@@ -12,8 +14,10 @@ from penstock.model.ids import BrokerId, PartitionId, ReplicaId, TopicId
 from penstock.raft.settings import RaftSettings
 from penstock.replication.replica import Replica
 from penstock.server import Node, NodeParts
+from penstock.storage.checkpoint import read_checkpoint
+from penstock.storage.log import Log
 from tests.sim.machine.process import Machine, Process
-from tests.sim.replicas.history import History
+from tests.sim.replicas.history import History, require
 from tests.sim.replicas.observer import Observer
 
 PATH = Path("/data")
@@ -21,7 +25,12 @@ SMALL = {
     "offsets.topic.num.partitions": "2",
     "log.segment.bytes": "2000",
     "log.index.interval.bytes": "100",
+    "group.initial.rebalance.delay.ms": "100",
+    "group.min.session.timeout.ms": "100",
 }
+# How long a stop may take: a hand-over and the clients that wait have bounds, disks are slow.
+STOP_S_MAX = 30.0
+DRAIN_S_MAX = 10.0
 
 Histories = Callable[[Replica], History]
 
@@ -38,6 +47,7 @@ class SimulatedNode:
         cluster: Mapping[BrokerId, Endpoint],
         join: Endpoint | None,
         raft: RaftSettings,
+        snapshot_records: int,
         history_of: Histories,
     ) -> None:
         self.machine = machine
@@ -52,14 +62,20 @@ class SimulatedNode:
             broker=SMALL,
         )
         self._raft = raft
+        self._snapshot_records = snapshot_records
         self._history_of = history_of
         # Hears of topics that are gone.
         self.on_deleted: Callable[[TopicId], None] = lambda _: None
+        # Sees what a process leaves behind, whatever ends it.
+        self.before_end: Callable[[SimulatedNode], None] = lambda _: None
         self.server: Node | None = None
         self.is_registered = False
         # Why it does not run, if its start was refused.
         self.refused: Exception | None = None
         self._observers: dict[PartitionId, Observer] = {}
+        self._requests: dict[asyncio.Task[None], None] = {}
+        self.is_stopping = False
+        self.stops = 0
 
     @property
     def is_up(self) -> bool:
@@ -73,13 +89,77 @@ class SimulatedNode:
 
     def start(self) -> None:
         self.server, self.is_registered, self.refused = None, False, None
-        self._observers = {}
+        self._observers, self._requests, self.is_stopping = {}, {}, False
         process = self.machine.start()
         process.spawn(self._boot(process))
 
     def crash(self, *, lost_power: bool) -> None:
+        self.before_end(self)
         self.machine.crash(lost_power=lost_power)
         self.server, self.is_registered = None, False
+
+    def stop(self, *, lost_power: bool) -> None:
+        """As SIGTERM does; what is safe then stays so, even if the power goes at once."""
+        process = self.machine.process
+        if process is None or not self.is_registered or self.is_stopping:
+            return
+        self.is_stopping = True
+        process.spawn(self._stop(process, lost_power))
+        self.machine.world.after(STOP_S_MAX, self._check_stopped, process)
+
+    async def _stop(self, process: Process, lost_power: bool) -> None:
+        assert self.server is not None
+        replicas = [each for each in self.replicas() if each.stopped_because is None]
+        # As `Node.stop`, but in steps: the stack itself would go on after the death of its process.
+        steps = self.server._built.pop_all()._exit_callbacks  # type: ignore[attr-defined]
+        while steps:
+            await steps.pop()[1](None, None, None)
+        # Not from inside of the process.
+        self.machine.world.after(0.0, self._stopped, process, replicas, lost_power)
+
+    def _stopped(self, process: Process, replicas: list[Replica], lost_power: bool) -> None:
+        if self.machine.process is not process:
+            return
+        self.stops += 1
+        if process.drive.bytes_max is None and not process.drive.failing:
+            for replica in replicas:
+                if replica.stopped_because is None and self._is_still_here(replica):
+                    self._check_closed(replica._log)
+        self.crash(lost_power=lost_power)
+
+    def _is_still_here(self, replica: Replica) -> bool:
+        """Whether it did not move away and its topic was not deleted meanwhile."""
+        assert self.server is not None
+        return replica is self.metadata() or self.replica(replica.key) is replica
+
+    def _check_closed(self, log: Log) -> None:
+        """The next start has nothing to look through: all records lie before the flush mark."""
+        directory = log._state.directory
+        flushed = read_checkpoint(self.machine.drive, directory).flushed_offset
+        require(
+            flushed == log.end_offset,
+            f"{directory} of node {self.node} was closed at {flushed}, not at {log.end_offset}",
+        )
+
+    def _check_stopped(self, process: Process) -> None:
+        is_running = self.machine.process is process and not process.loop.is_paused
+        require(not is_running, f"node {self.node} did not stop within {STOP_S_MAX} s")
+
+    def ask(self, request: Coroutine[Any, Any, None]) -> None:
+        """Serves a client, as the door would."""
+        process = self.machine.process
+        assert process is not None
+        task = process.spawn(request)
+        self._requests[task] = None
+        task.add_done_callback(self._requests.pop)
+
+    async def _drain(self) -> None:
+        """As the door does: nobody is let in, and whoever waits is answered."""
+        self.is_registered = False
+        if self._requests:
+            await asyncio.wait(list(self._requests), timeout=DRAIN_S_MAX)
+        for request in list(self._requests):
+            request.cancel()
 
     async def _boot(self, process: Process) -> None:
         parts = NodeParts(
@@ -90,6 +170,7 @@ class SimulatedNode:
             random_below=process.random_below,
             new_uuid=lambda: UUID(int=process.random.getrandbits(128)),
             raft=self._raft,
+            snapshot_records=self._snapshot_records,
         )
         server = Node(self._settings, parts)
         try:
@@ -99,6 +180,7 @@ class SimulatedNode:
             server.partitions.on_added(self._watch)
             for replica in self.replicas():
                 self._watch(replica)
+            server._on_stop(self._drain)
             await server.register(Endpoint(f"node-{self.node}", 9092))
         except (StartRefused, StorageDamaged) as refused:
             self.refused = refused
@@ -121,6 +203,11 @@ class SimulatedNode:
         if self.server is None or not self.is_up:
             return None
         return self.server.partitions.find(key)
+
+    def metadata(self) -> Replica | None:
+        if self.server is None or not self.is_up:
+            return None
+        return self.server.partitions.metadata
 
     def _watch(self, replica: Replica) -> None:
         observer = Observer(replica, self._history_of(replica))

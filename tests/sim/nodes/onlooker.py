@@ -1,0 +1,58 @@
+"""A simulated reader of the metadata: it asks whoever leads, and of two the one with the old term.
+
+A leader that was cut off does not know at once that there is another one. What it says must be true
+all the same.
+"""
+
+from collections.abc import Callable, Sequence
+
+from penstock.model.errors import Refused
+from penstock.replication.replica import Replica
+from tests.sim.linearizability import Operation
+from tests.sim.machine.world import World
+from tests.sim.nodes.node import SimulatedNode
+
+# Of the moments at which nobody's leadership is in question, so few are looked at.
+QUIET_CHANCE = 0.05
+
+
+def doubtful_leader(
+    world: World,
+    nodes: Sequence[SimulatedNode],
+    replica_at: Callable[[SimulatedNode], Replica | None],
+) -> SimulatedNode | None:
+    """Of those that take themselves for the leader the one with the oldest term; mostly nobody
+    while there is only one."""
+    leading = [
+        (replica.term, node.node, node)
+        for node in nodes
+        if node.is_responsive and (replica := replica_at(node)) is not None and replica.is_settled
+    ]
+    if not leading or (len(leading) == 1 and world.random.random() >= QUIET_CHANCE):
+        return None
+    return min(leading)[2]
+
+
+class Onlooker:
+    def __init__(self, world: World, nodes: Sequence[SimulatedNode], names: Sequence[str]) -> None:
+        self._world = world
+        self._nodes = nodes
+        self._names = names
+        self.history: list[Operation] = []
+
+    def act(self) -> None:
+        node = doubtful_leader(self._world, self._nodes, SimulatedNode.metadata)
+        if node is not None:
+            node.ask(self._read(node))
+
+    async def _read(self, node: SimulatedNode) -> None:
+        assert node.server is not None
+        called, cluster = self._world.now, node.server.cluster
+        try:
+            await cluster.catch_up()
+        except Refused:
+            return
+        for name in self._names:
+            topic = cluster.topic(name)
+            count = 0 if topic is None else topic.partitions
+            self.history.append(Operation(called, self._world.now, ("read", name, 0), count))
