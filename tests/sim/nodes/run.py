@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 from penstock.cluster.topic import Topic
@@ -20,7 +21,9 @@ from tests.sim.machine.world import World
 from tests.sim.nodes.admin import Administrator, excused, only_looks, topics
 from tests.sim.nodes.committer import Committer
 from tests.sim.nodes.node import PartitionAt, SimulatedNode, peer_endpoint
+from tests.sim.nodes.loose import LooseProducer
 from tests.sim.nodes.onlooker import Onlooker
+from tests.sim.nodes.reader import Reader
 from tests.sim.nodes.states import States
 from tests.sim.replicas.checks import Decoded, check_acknowledged, records_of
 from tests.sim.replicas.clients import Producer
@@ -48,6 +51,9 @@ class RunReport:
     acknowledged: int
     changes_of_topics: int
     commits_of_offsets: int
+    read: int
+    fetched_in_sessions: int
+    stops: int
     moves: int
     disks_replaced: int
 
@@ -70,6 +76,8 @@ class Run:
         self.onlooker = Onlooker(self.world, self.nodes, OTHERS)
         self.committer = Committer(self.world, self.nodes, DATA)
         self.producers: list[Producer] = []
+        self.reader: Reader | None = None
+        self.loose: LooseProducer | None = None
 
     def _make_nodes(self) -> list[SimulatedNode]:
         listed = {number: peer_endpoint(number) for number in map(BrokerId, range(1, LISTED + 1))}
@@ -130,6 +138,7 @@ class Run:
                 administrator.act()
             self.committer.act()
             self.onlooker.act()
+            self._read()
             if self.random.random() < self.fault_chance:
                 self._disturb()
             if self.moves_replicas and self.random.random() < 0.1:
@@ -139,7 +148,8 @@ class Run:
         return self._report()
 
     def _is_work_done(self) -> bool:
-        return all(producer.is_done for producer in self.producers)
+        is_loose_done = self.loose is None or self.loose.is_done
+        return is_loose_done and all(producer.is_done for producer in self.producers)
 
     def _make_data_topic(self) -> None:
         """Without it there is nothing to do: faults begin afterwards."""
@@ -159,12 +169,30 @@ class Run:
         for number in range(2 * DATA_PARTITIONS):
             key = PartitionId(topic.topic_id, PartitionIndex(number % DATA_PARTITIONS))
             self.producers.append(self._producer(number + 1, key, share))
+        keys = topic.partition_ids()
+        self.reader = Reader(self.world, self.nodes, DATA, keys, self.histories.get)
+        leader = partial(self._leader_of, keys[0])
+        self.loose = LooseProducer(
+            self.world, leader, DATA, keys[0].partition, self.operations // 10
+        )
+
+    def _leader_of(self, key: PartitionId) -> SimulatedNode | None:
+        leading = [
+            node
+            for node in self.nodes
+            if node.is_responsive and (found := node.replica(key)) is not None and found.is_leader
+        ]
+        return self.random.choice(leading) if leading else None
 
     def _producer(self, number: int, key: PartitionId, batches: int) -> Producer:
         places = [PartitionAt(node, lambda: key) for node in self.nodes]
         producer = Producer(self.world, lambda: places, number, batches, repeats_keys=False)
         producer.key = key
         return producer
+
+    def _read(self) -> None:
+        if self.reader is not None:
+            self.reader.act()
 
     # Faults
 
@@ -255,8 +283,9 @@ class Run:
         limit = self.world.now + HEALING_S_MAX
         while not self._is_equal():
             self._repair()
-            self.world.run_for(0.5)
+            self.world.run_for(0.1)
             self.committer.look()
+            self._read()
             if self.world.now > limit:
                 require(False, f"the cluster did not recover: {self._describe()}")
 
@@ -293,6 +322,13 @@ class Run:
             problem = _unequal(replicas)
             if problem:
                 return f"group {key}: {problem}"
+        ends = {
+            key.partition: replicas[0].high_watermark
+            for key, replicas in self._groups()
+            if replicas[0].partition.topic == DATA
+        }
+        if self.reader is not None and not self.reader.is_at_the_end(ends):
+            return f"a consumer is at {self.reader.places} of {ends}"
         if self.committer.acknowledged and not self.committer.is_explained:
             return f"offset {self.committer.acknowledged} is not found: {self.committer.found}"
         return ""
@@ -325,6 +361,9 @@ class Run:
                 records = records_of(replica, decoded)
                 for producer in producers:
                     check_acknowledged(producer, records, 0, compacts=False)
+                if self.loose is not None and key.partition == 0:
+                    self.loose.check(records)
+                _check_read(self.histories[key], records)
 
     def _check_metadata(self) -> None:
         copies = set()
@@ -364,6 +403,9 @@ class Run:
             acknowledged=sum(len(producer.acknowledged) for producer in self.producers),
             changes_of_topics=sum(len(each.history) for each in self.administrators),
             commits_of_offsets=self.committer.acknowledged,
+            read=0 if self.reader is None else self.reader.records,
+            fetched_in_sessions=0 if self.reader is None else self.reader.incremental,
+            stops=sum(node.stops for node in self.nodes),
             moves=self.moves,
             disks_replaced=self.disks_replaced,
         )
@@ -396,6 +438,13 @@ def _describe(replica: Replica) -> str:
         f"{core.role.name} of term {core.term} led by {core.leader}, at {core.last_index}, commit "
         f"{core.commit_index}, {sorted(core.membership.voters)} {sorted(core.membership.learners)}"
     )
+
+
+def _check_read(history: History, records: dict[int, bytes]) -> None:
+    """What a consumer was given is there to stay."""
+    for offset, value in history._read.items():
+        found = records.get(offset)
+        require(found == value, f"{value!r} was read at offset {offset}, and it holds {found!r}")
 
 
 async def _try_to_move(node: SimulatedNode, numbers: list[BrokerId], partition: int) -> None:
