@@ -13,47 +13,76 @@ from penstock.model.ids import GroupId, TopicName
 from tests.sim.linearizability import NEVER
 from tests.sim.machine.world import World
 from tests.sim.nodes.node import SimulatedNode
+from tests.sim.nodes.onlooker import doubtful_leader
+from tests.sim.replicas.history import require
 
 ANSWER_S_MAX = 3.0
 GROUP = GroupId("readers")
+# Whether a coordinator makes sure that it still is one before it tells an offset. If so, every
+# answer is judged, and otherwise the last ones, when all agree who coordinates.
+FETCHES_ARE_CONFIRMED = False
+
+
+class Commits:
+    """The commits of one partition's offset, each greater than the one before."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.acknowledged = 0
+        self._asked_at: dict[int, float] = {0: -1.0}
+        # When a commit was over, whatever became of it; 0 is what a group has before its first.
+        self._over_at = {0: -1.0}
+
+    def ask(self, now: float) -> int:
+        self.asked += 1
+        self._asked_at[self.asked] = now
+        return self.asked
+
+    def over(self, number: int, now: float) -> None:
+        self._over_at[number] = now
+
+    def acknowledge(self, number: int) -> None:
+        self.acknowledged = max(number, self.acknowledged)
+
+    def explain(self, found: int, acknowledged: int) -> bool:
+        """Whether a sequence of the commits, each within its own time, ends with what was found;
+        one that was acknowledged before is among them."""
+        if found >= acknowledged:
+            return found <= self.asked
+        return self._over_at.get(found, NEVER) >= self._asked_at[acknowledged]
 
 
 class Committer:
-    """One commit after the other, each greater than the one before."""
+    """One commit after the other."""
 
     def __init__(self, world: World, nodes: Sequence[SimulatedNode], topic: str) -> None:
         self._world = world
         self._nodes = nodes
         self._topic = TopicName(topic)
-        self._number = 0
+        self._commits = Commits()
         self._is_waiting = False
-        self._asked_at: dict[int, float] = {}
-        # When a commit was over, whatever became of it; 0 is what a group has before its first.
-        self._over_at = {0: -1.0}
-        self.acknowledged = 0
         self.found: int | None = None
 
     @property
     def asked(self) -> int:
-        return self._number
+        return self._commits.asked
+
+    @property
+    def acknowledged(self) -> int:
+        return self._commits.acknowledged
 
     @property
     def is_explained(self) -> bool:
-        """Whether a sequence of the commits, each within its own time, ends with what was found."""
-        if self.found is None or self.found >= self.acknowledged:
-            return self.found is not None
-        return self._over_at.get(self.found, NEVER) >= self._asked_at[self.acknowledged]
+        """Whether what was found last may be what is stored."""
+        return self.found is not None and self._commits.explain(self.found, self.acknowledged)
 
     def act(self) -> None:
         node = self._choose()
         if self._is_waiting or node is None:
             return
-        self._number += 1
-        number = self._number
-        self._asked_at[number] = self._world.now
+        number = self._commits.ask(self._world.now)
         self._is_waiting = True
-        assert node.machine.process is not None
-        node.machine.process.spawn(self._commit(node, number))
+        node.ask(self._commit(node, number))
         self._world.after(ANSWER_S_MAX, lambda: self._answered(number, False))
 
     def _choose(self) -> SimulatedNode | None:
@@ -71,26 +100,49 @@ class Committer:
             pass
         finally:
             # With the end of the process it is over too.
-            self._over_at[number] = self._world.now
+            self._commits.over(number, self._world.now)
         self._world.after(0.001, lambda: self._answered(number, is_done))
 
     def _answered(self, number: int, is_done: bool) -> None:
-        if number == self._number:
+        if number == self.asked:
             self._is_waiting = False
         if is_done:
-            self.acknowledged = max(number, self.acknowledged)
+            self._commits.acknowledge(number)
 
     def look(self) -> None:
         """Asks for the offset; `found` is set once somebody knew."""
         node = self._choose()
-        if node is not None and node.machine.process is not None:
-            node.machine.process.spawn(self._fetch(node))
+        if node is not None:
+            node.ask(self._fetch(node, self.acknowledged))
 
-    async def _fetch(self, node: SimulatedNode) -> None:
-        assert node.server is not None
-        try:
-            fetched = await node.server.services.groups.fetch_offsets(GROUP, None)
-        except Refused:
+    def look_in_doubt(self) -> None:
+        """Asks whoever takes itself for the coordinator, and of two the older one."""
+        if FETCHES_ARE_CONFIRMED:
+            node = doubtful_leader(self._world, self._nodes, lambda node: node.group_log(GROUP))
+            if node is not None:
+                node.ask(self._fetch(node, self.acknowledged))
+
+    async def _fetch(self, node: SimulatedNode, acknowledged: int) -> None:
+        found = await fetch_offsets(node, GROUP)
+        if found is None:
             return
-        committed = [item.committed for topic in fetched for item in topic.offsets]
-        self.found = max([item.offset for item in committed if item is not None], default=0)
+        self.found = max(found.values(), default=0)
+        require(
+            not FETCHES_ARE_CONFIRMED or self._commits.explain(self.found, acknowledged),
+            f"node {node.node} told offset {self.found} after {acknowledged} was acknowledged",
+        )
+
+
+async def fetch_offsets(node: SimulatedNode, group: GroupId) -> dict[int, int] | None:
+    """By partition, of the only topic that there are any of; None if the node does not know."""
+    assert node.server is not None
+    try:
+        fetched = await node.server.services.groups.fetch_offsets(group, None)
+    except Refused:
+        return None
+    return {
+        item.partition: item.committed.offset
+        for topic in fetched
+        for item in topic.offsets
+        if item.committed is not None
+    }

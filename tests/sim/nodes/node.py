@@ -8,9 +8,10 @@ from uuid import UUID
 
 from penstock.cluster.changes import Change, TopicDeleted
 from penstock.config import Settings
+from penstock.groups.partitioner import partition_of
 from penstock.model.endpoint import Endpoint
 from penstock.model.errors import StartRefused, StorageDamaged
-from penstock.model.ids import BrokerId, PartitionId, ReplicaId, TopicId
+from penstock.model.ids import BrokerId, GroupId, PartitionId, ReplicaId, TopicId
 from penstock.raft.settings import RaftSettings
 from penstock.replication.replica import Replica
 from penstock.server import Node, NodeParts
@@ -21,8 +22,9 @@ from tests.sim.replicas.history import History, require
 from tests.sim.replicas.observer import Observer
 
 PATH = Path("/data")
+OFFSETS_PARTITIONS = 2
 SMALL = {
-    "offsets.topic.num.partitions": "2",
+    "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
     "log.segment.bytes": "2000",
     "log.index.interval.bytes": "100",
     "group.initial.rebalance.delay.ms": "100",
@@ -208,6 +210,14 @@ class SimulatedNode:
         if self.server is None or not self.is_up:
             return None
         return self.server.partitions.metadata
+
+    def group_log(self, group: GroupId) -> Replica | None:
+        """The replica that a group's coordinator writes to."""
+        if self.server is None or not self.is_up:
+            return None
+        coordinators = self.server.services.groups._coordinators
+        coordinator = coordinators.get(partition_of(group, OFFSETS_PARTITIONS))
+        return None if coordinator is None else coordinator.replica
 
     def _watch(self, replica: Replica) -> None:
         observer = Observer(replica, self._history_of(replica))

@@ -20,8 +20,9 @@ from tests.sim.machine.wire import Switch
 from tests.sim.machine.world import World
 from tests.sim.nodes.admin import Administrator, excused, only_looks, topics
 from tests.sim.nodes.committer import Committer
-from tests.sim.nodes.node import PartitionAt, SimulatedNode, peer_endpoint
 from tests.sim.nodes.loose import LooseProducer
+from tests.sim.nodes.members import GroupConsumer, WorkGroup
+from tests.sim.nodes.node import PartitionAt, SimulatedNode, peer_endpoint
 from tests.sim.nodes.onlooker import Onlooker
 from tests.sim.nodes.reader import Reader
 from tests.sim.nodes.states import States
@@ -35,6 +36,7 @@ WORK_S_MAX = 60.0
 LISTED = 3
 DATA = "data"
 DATA_PARTITIONS = 2
+GROUP_MEMBERS = 2
 OTHERS = ("a",)
 # What the search for an order of the changes of topics may cost.
 TRIES_MAX = 50_000
@@ -51,6 +53,9 @@ class RunReport:
     acknowledged: int
     changes_of_topics: int
     commits_of_offsets: int
+    generations: int
+    commits_of_members: int
+    fenced: int
     read: int
     fetched_in_sessions: int
     stops: int
@@ -77,6 +82,7 @@ class Run:
         self.committer = Committer(self.world, self.nodes, DATA)
         self.producers: list[Producer] = []
         self.reader: Reader | None = None
+        self.group = WorkGroup(DATA, DATA_PARTITIONS)
         self.loose: LooseProducer | None = None
 
     def _make_nodes(self) -> list[SimulatedNode]:
@@ -137,6 +143,7 @@ class Run:
             for administrator in self.administrators:
                 administrator.act()
             self.committer.act()
+            self.committer.look_in_doubt()
             self.onlooker.act()
             self._read()
             if self.random.random() < self.fault_chance:
@@ -169,6 +176,8 @@ class Run:
         for number in range(2 * DATA_PARTITIONS):
             key = PartitionId(topic.topic_id, PartitionIndex(number % DATA_PARTITIONS))
             self.producers.append(self._producer(number + 1, key, share))
+        for number in range(GROUP_MEMBERS):
+            GroupConsumer(self.world, self.nodes, self.group, number)
         keys = topic.partition_ids()
         self.reader = Reader(self.world, self.nodes, DATA, keys, self.histories.get)
         leader = partial(self._leader_of, keys[0])
@@ -189,6 +198,12 @@ class Run:
         producer = Producer(self.world, lambda: places, number, batches, repeats_keys=False)
         producer.key = key
         return producer
+
+    def _look_at_the_group(self) -> None:
+        nodes = [node for node in self.nodes if node.is_responsive]
+        if nodes:
+            node = self.random.choice(nodes)
+            node.ask(self.group.look(node))
 
     def _read(self) -> None:
         if self.reader is not None:
@@ -285,6 +300,7 @@ class Run:
             self._repair()
             self.world.run_for(0.1)
             self.committer.look()
+            self._look_at_the_group()
             self._read()
             if self.world.now > limit:
                 require(False, f"the cluster did not recover: {self._describe()}")
@@ -329,6 +345,8 @@ class Run:
         }
         if self.reader is not None and not self.reader.is_at_the_end(ends):
             return f"a consumer is at {self.reader.places} of {ends}"
+        if not self.group.is_explained():
+            return f"of a group this is found: {self.group.found}"
         if self.committer.acknowledged and not self.committer.is_explained:
             return f"offset {self.committer.acknowledged} is not found: {self.committer.found}"
         return ""
@@ -403,6 +421,9 @@ class Run:
             acknowledged=sum(len(producer.acknowledged) for producer in self.producers),
             changes_of_topics=sum(len(each.history) for each in self.administrators),
             commits_of_offsets=self.committer.acknowledged,
+            generations=self.group.generations,
+            commits_of_members=self.group.acknowledged,
+            fenced=self.group.fenced,
             read=0 if self.reader is None else self.reader.records,
             fetched_in_sessions=0 if self.reader is None else self.reader.incremental,
             stops=sum(node.stops for node in self.nodes),

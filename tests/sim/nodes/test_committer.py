@@ -27,6 +27,7 @@ class Broker:
             is_responsive=True,
             machine=SimpleNamespace(process=process),
             server=SimpleNamespace(services=SimpleNamespace(groups=self)),
+            ask=self.loop.create_task,
         )
         self.committer = Committer(self.world, [node], "data")
 
