@@ -14,7 +14,7 @@ What to append is decided in the `*_decisions` modules, which only read this sta
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import partial
 
 from penstock.cluster.brokers import DRAINED, Broker
@@ -87,6 +87,24 @@ class ClusterState:
             case ProducerIdsTaken(next_producer_id=next_producer_id):
                 self.next_producer_id = next_producer_id
 
+    def validate(self) -> None:
+        """Asserts what every sequence of decisions leaves true; for tests, which call it often."""
+        assert not self.brokers.keys() & self.removed_brokers
+        assert self.next_producer_id >= 0
+        assert self._ids == {topic.name: each for each, topic in self.topics.items()}
+        names = [topic.name for topic in self.topics.values()]
+        assert self._names_by_collision_key == {collision_key(name): name for name in names}
+        known = self.brokers.keys() | self.removed_brokers
+        replicas: Counter[BrokerId] = Counter()
+        preferred: Counter[BrokerId] = Counter()
+        for topic in self.topics.values():
+            for assignment in topic.assignments:
+                _validate(assignment, known)
+                preferred[assignment.replicas[0]] += 1
+                replicas.update(assignment.hosts)
+        assert self.replica_counts == replicas, f"{self.replica_counts} is not {replicas}"
+        assert self.preferred_counts == preferred, f"{self.preferred_counts} is not {preferred}"
+
     def snapshot(self) -> Callable[[], bytes]:
         return partial(_encode, list(self._records()))
 
@@ -127,6 +145,14 @@ class ClusterState:
             self.preferred_counts[assignment.replicas[0]] += by
             for broker in assignment.hosts:
                 self.replica_counts[broker] += by
+
+
+def _validate(assignment: Assignment, known: Set[BrokerId]) -> None:
+    assert assignment.founders
+    for brokers in (assignment.replicas, assignment.previous):
+        assert brokers is None or brokers, f"nobody holds {assignment}"
+        assert brokers is None or len(set(brokers)) == len(brokers), f"twice in {assignment}"
+    assert known >= set(assignment.hosts), f"{assignment} names a broker that is not known"
 
 
 def _encode(records: Sequence[ClusterRecord]) -> bytes:

@@ -1,5 +1,6 @@
 """The members of one group, and what is counted over them so that no event has to walk them all."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -173,6 +174,19 @@ class Members:
             return False
         self.leader = leader
         return True
+
+    def validate(self) -> None:
+        """Asserts that what is counted over the members follows from them."""
+        ids = self._by_id.keys()
+        assert all(member_id == member.member_id for member_id, member in self._by_id.items())
+        assert (self.leader in ids) if ids else self.leader is None
+        assert ids >= self.unsynced
+        assert not ids & self.pending
+        static = [member for member in self if member.instance_id is not None]
+        assert self._by_instance == {member.instance_id: member.member_id for member in static}
+        assert self._joining == sum(member.join_ticket is not None for member in self)
+        supporters = Counter(name for member in self for name, _ in member.protocols)
+        assert self._supporters == supporters
 
     def _count_protocols(self, member: Member, change: int) -> None:
         for name, _ in member.protocols:

@@ -125,6 +125,19 @@ class Membership:
             ),
         )
 
+    def validate(self) -> None:
+        """Asserts what every sequence of events leaves true; for tests, which call it often."""
+        members, state = self.members, self.state
+        members.validate()
+        if state is GroupState.EMPTY:
+            assert not members, f"an empty group has {len(members)} members"
+        if state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+            assert members, "a generation of nobody"
+            assert self.generation > 0
+            assert self.protocol is not None
+        if state is not GroupState.COMPLETING_REBALANCE:
+            assert all(member.sync_ticket is None for member in members), "a sync waits in vain"
+
     # Checks
 
     def _check_member(self, member_id: MemberId, instance_id: str | None) -> Member:

@@ -51,6 +51,19 @@ class GroupsState:
         else:
             assert isinstance(record, ForeignRecord)
 
+    def validate(self) -> None:
+        """Asserts what every sequence of records leaves true; for tests, which call it often."""
+        for metadata in self._groups.values():
+            members = [member.member_id for member in metadata.members]
+            assert metadata.generation >= bool(members), f"no generation of {members}"
+            assert len(set(members)) == len(members), f"twice in {members}"
+            assert not members or metadata.leader in members, f"{metadata.leader} leads {members}"
+            assert bool(members) <= bool(metadata.protocol), f"{members} agreed on nothing"
+        for topics in self._offsets.values():
+            assert topics, "a group without offsets is kept among those that have some"
+            assert all(topics.values()), "a topic without offsets is kept"
+        assert self._offsets.keys() >= self._unshared
+
     def snapshot(self) -> Callable[[], bytes]:
         self._unshared.clear()
         return partial(_encode, self._groups.copy(), self._offsets.copy())

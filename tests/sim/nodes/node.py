@@ -1,7 +1,8 @@
 """One simulated node: everything that the server builds, but for the sockets."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -17,6 +18,7 @@ from penstock.replication.replica import Replica
 from penstock.server import Node, NodeParts
 from penstock.storage.checkpoint import read_checkpoint
 from penstock.storage.log import Log
+from tests.sim.machine.events import EventRing
 from tests.sim.machine.process import Machine, Process
 from tests.sim.replicas.history import History, require
 from tests.sim.replicas.observer import Observer
@@ -78,6 +80,7 @@ class SimulatedNode:
         self._requests: dict[asyncio.Task[None], None] = {}
         self.is_stopping = False
         self.stops = 0
+        self.events = EventRing()
 
     @property
     def is_up(self) -> bool:
@@ -92,10 +95,13 @@ class SimulatedNode:
     def start(self) -> None:
         self.server, self.is_registered, self.refused = None, False, None
         self._observers, self._requests, self.is_stopping = {}, {}, False
+        self._note("starts")
         process = self.machine.start()
         process.spawn(self._boot(process))
 
     def crash(self, *, lost_power: bool) -> None:
+        if self.is_up:
+            self._note("ends without power" if lost_power else "ends")
         self.before_end(self)
         self.machine.crash(lost_power=lost_power)
         self.server, self.is_registered = None, False
@@ -106,6 +112,7 @@ class SimulatedNode:
         if process is None or not self.is_registered or self.is_stopping:
             return
         self.is_stopping = True
+        self._note("stops")
         process.spawn(self._stop(process, lost_power))
         self.machine.world.after(STOP_S_MAX, self._check_stopped, process)
 
@@ -179,6 +186,7 @@ class SimulatedNode:
             await server.start_services()
             self.server = server
             server.cluster.on_change(self._hear)
+            server.cluster._feed.on_applied(self._applied)
             server.partitions.on_added(self._watch)
             for replica in self.replicas():
                 self._watch(replica)
@@ -186,8 +194,28 @@ class SimulatedNode:
             await server.register(Endpoint(f"node-{self.node}", 9092))
         except (StartRefused, StorageDamaged) as refused:
             self.refused = refused
+            self._note(f"can't start: {refused}")
             return
         self.is_registered = True
+        self._note("is registered")
+
+    def _note(self, event: str) -> None:
+        self.events.note(self.machine.world.now, event)
+
+    def _applied(self, records: Sequence[object], offset: int) -> None:
+        assert self.server is not None
+        self.server.cluster._feed.state.validate()
+        self._note(f"applies metadata up to {offset}: {[type(each).__name__ for each in records]}")
+
+    def validate_groups(self) -> None:
+        """What this node's coordinators know must make sense; one out of office knows nothing."""
+        if self.server is None or not self.is_registered:
+            return
+        for coordinator in self.server.services.groups._coordinators.values():
+            if coordinator.is_in_office:
+                coordinator._host.state.validate()
+                for group in coordinator._groups.values():
+                    group.validate()
 
     def _hear(self, change: Change) -> None:
         if isinstance(change, TopicDeleted):
@@ -222,9 +250,17 @@ class SimulatedNode:
     def _watch(self, replica: Replica) -> None:
         observer = Observer(replica, self._history_of(replica))
         self._observers[replica.key] = observer
+        replica.on_leadership(partial(self._note_leadership, replica))
         replica.on_leadership(observer.look)
         replica.on_advance(observer.look)
         observer.look()
+
+    def _note_leadership(self, replica: Replica) -> None:
+        if replica.stopped_because is not None:
+            self._note(f"{replica.partition} stopped: {replica.stopped_because}")
+        else:
+            core = replica._node
+            self._note(f"{replica.partition} is {core.role.name} of {core.term} by {core.leader}")
 
     def look_everywhere(self) -> None:
         for observer in self._observers.values():

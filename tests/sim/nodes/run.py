@@ -129,6 +129,10 @@ class Run:
         try:
             with bugs_fail(self.world):
                 return self._execute()
+        except AssertionError as failure:
+            for node in self.nodes:
+                failure.add_note("\n  ".join([f"node {node.node}", *node.events.lines()]))
+            raise
         finally:
             for node in self.nodes:
                 node.crash(lost_power=False)
@@ -144,6 +148,8 @@ class Run:
                 administrator.act()
             self.committer.act()
             self.committer.look_in_doubt()
+            for node in self.nodes:
+                node.validate_groups()
             self.onlooker.act()
             self._read()
             if self.random.random() < self.fault_chance:

@@ -72,6 +72,7 @@ class Driver:
         self._members = 0
 
     def perform(self, effects: list[Effect]) -> None:
+        self.group.validate()
         for effect in effects:
             if isinstance(effect, Answer):
                 ticket = effect.ticket

@@ -136,6 +136,7 @@ class World:
         self._answer(request, outcome)
 
     def _perform(self, effects: list[Effect]) -> None:
+        self.group.validate()
         for effect in effects:
             if isinstance(effect, Answer):
                 assert isinstance(effect.ticket, Request)
