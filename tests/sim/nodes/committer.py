@@ -20,7 +20,7 @@ ANSWER_S_MAX = 3.0
 GROUP = GroupId("readers")
 # Whether a coordinator makes sure that it still is one before it tells an offset. If so, every
 # answer is judged, and otherwise the last ones, when all agree who coordinates.
-FETCHES_ARE_CONFIRMED = False
+FETCHES_ARE_CONFIRMED = True
 
 
 class Commits:

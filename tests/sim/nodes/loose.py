@@ -4,16 +4,15 @@ What it was told is stored may be lost with that leader. What is kept is in its 
 where it was said to be.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from penstock.broker.services import Services
 from penstock.model.errors import Refused
-from penstock.model.ids import NO_TOPIC_ID, PartitionIndex, TopicName
+from penstock.model.ids import NO_TOPIC_ID, TopicName
 from penstock.records.batch import build_batch
 from penstock.records.record import Record
 from tests.sim.machine.clock import EPOCH_MS
-from tests.sim.machine.world import World
-from tests.sim.nodes.node import SimulatedNode
+from tests.sim.nodes.partition import DataPartition
 from tests.sim.replicas.history import require
 
 ANSWER_S_MAX = 3.0
@@ -24,18 +23,10 @@ NAME = b"loose"
 class LooseProducer:
     """One batch of one record at a time."""
 
-    def __init__(
-        self,
-        world: World,
-        leader: Callable[[], SimulatedNode | None],
-        topic: str,
-        partition: PartitionIndex,
-        batches: int,
-    ) -> None:
-        self._world = world
-        self._leader = leader
-        self._topic = TopicName(topic)
+    def __init__(self, partition: DataPartition, topic: str, batches: int) -> None:
+        self._world = partition.world
         self._partition = partition
+        self._topic = TopicName(topic)
         self._left = batches
         self._number = 0
         # By value: the offset that the leader gave it.
@@ -50,7 +41,7 @@ class LooseProducer:
         self._world.after(self._world.random.uniform(0.0, BETWEEN_S_MAX), self._send)
 
     def _send(self) -> None:
-        node = self._leader()
+        node = self._partition.leader()
         if node is None:
             self._send_later()
             return
@@ -67,7 +58,7 @@ class LooseProducer:
         batch = build_batch([Record(key=value, value=value, timestamp_ms=EPOCH_MS + number)])
         try:
             appended = services.produce.append(
-                self._topic, NO_TOPIC_ID, self._partition, batch, acks_all=False
+                self._topic, NO_TOPIC_ID, self._partition.partition.partition, batch, acks_all=False
             )
             if appended.stored is not None:
                 await appended.stored

@@ -4,9 +4,10 @@ The docstring of each says which rule it breaks.
 """
 
 import asyncio
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from typing import Any
 
+from penstock.broker.fetch_sessions import FetchSession, PartitionKey, Wanted
 from penstock.broker.local_replicas import LocalReplicas
 from penstock.cluster import deciding
 from penstock.cluster.deciding import Decider
@@ -18,6 +19,8 @@ from penstock.replication.feed import Feed
 from penstock.replication.group_member import GroupMember
 from penstock.replication.hosting import Host
 from penstock.replication.keeper import LogKeeper
+from penstock.replication.positions import end_of_term
+from penstock.replication.replica import Replica
 from tests.sim.mutation import Mutations
 
 ALL = Mutations()
@@ -98,6 +101,27 @@ def snapshots_what_is_to_come(self: Feed[Any, Any]) -> asyncio.Task[bool]:
     self._snapshotting = task
     task.add_done_callback(self._snapshot_ended)
     return task
+
+
+# Consumers
+
+
+@mutation("a fetch session forgets where its consumer has come to", (FetchSession, "update"))
+def session_stands_still(
+    self: FetchSession, wanted: Iterable[Wanted], forgotten: Iterable[PartitionKey]
+) -> None:
+    """A consumer names only what has changed, and so all of it counts."""
+    for newer in wanted:
+        self.partitions.setdefault(newer.key, newer)
+    for key in forgotten:
+        self.partitions.pop(key, None)
+
+
+@mutation("a new leader tells too early where a term ended", (Replica, "end_offset_for_epoch"))
+def ends_terms_too_early(self: Replica, epoch: int) -> tuple[int, int]:
+    """Before it has committed it may not know of all that was."""
+    self.check_leader()
+    return end_of_term(self._log, epoch, self.term, self.high_watermark)
 
 
 # Stops

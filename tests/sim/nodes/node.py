@@ -1,6 +1,7 @@
 """One simulated node: everything that the server builds, but for the sockets."""
 
 import asyncio
+import traceback
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -55,6 +56,7 @@ class SimulatedNode:
         history_of: Histories,
     ) -> None:
         self.machine = machine
+        machine.after_death = self._died
         self.node = machine.node
         self._settings = Settings(
             data_dir=PATH,
@@ -102,9 +104,13 @@ class SimulatedNode:
     def crash(self, *, lost_power: bool) -> None:
         if self.is_up:
             self._note("ends without power" if lost_power else "ends")
-        self.before_end(self)
         self.machine.crash(lost_power=lost_power)
         self.server, self.is_registered = None, False
+
+    def _died(self) -> None:
+        """What it knew must not be lost to the history."""
+        self.look_everywhere()
+        self.before_end(self)
 
     def stop(self, *, lost_power: bool) -> None:
         """As SIGTERM does; what is safe then stays so, even if the power goes at once."""
@@ -160,7 +166,14 @@ class SimulatedNode:
         assert process is not None
         task = process.spawn(request)
         self._requests[task] = None
-        task.add_done_callback(self._requests.pop)
+        task.add_done_callback(self._answered)
+
+    def _answered(self, task: asyncio.Task[None]) -> None:
+        self._requests.pop(task, None)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            # A promise that was broken, or a bug.
+            self.machine.world.failures.append("".join(traceback.format_exception(error)))
 
     async def _drain(self) -> None:
         """As the door does: nobody is let in, and whoever waits is answered."""
@@ -234,6 +247,10 @@ class SimulatedNode:
             return None
         return self.server.partitions.find(key)
 
+    def leads(self, key: PartitionId) -> bool:
+        replica = self.replica(key)
+        return self.is_responsive and replica is not None and replica.is_leader
+
     def metadata(self) -> Replica | None:
         if self.server is None or not self.is_up:
             return None
@@ -264,30 +281,8 @@ class SimulatedNode:
 
     def look_everywhere(self) -> None:
         for observer in self._observers.values():
-            observer.look()
+            observer.look(closely=True)
 
     @property
     def id(self) -> ReplicaId | None:
         return None if self.server is None else self.server.exchange.own
-
-
-class PartitionAt:
-    """A partition at one node, as clients of it see the node."""
-
-    def __init__(self, node: SimulatedNode, find: Callable[[], PartitionId | None]) -> None:
-        self._node = node
-        self._find = find
-        self.machine = node.machine
-
-    @property
-    def is_up(self) -> bool:
-        return self._node.is_up
-
-    @property
-    def replica(self) -> Replica | None:
-        key = self._find()
-        return None if key is None else self._node.replica(key)
-
-    def leading(self) -> bool:
-        replica = self.replica
-        return self._node.is_responsive and replica is not None and replica.is_leader

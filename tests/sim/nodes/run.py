@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from random import Random
 
 from penstock.cluster.topic import Topic
 from penstock.cluster.topic_decisions import NewTopic
 from penstock.model.errors import Refused
-from penstock.model.ids import BrokerId, PartitionId, PartitionIndex, TopicId
+from penstock.model.ids import BrokerId, PartitionId, TopicId
 from penstock.raft.settings import RaftSettings
 from penstock.replication.replica import Replica
 from tests.sim.linearizability import Operation, is_linearizable
@@ -22,8 +21,9 @@ from tests.sim.nodes.admin import Administrator, excused, only_looks, topics
 from tests.sim.nodes.committer import Committer
 from tests.sim.nodes.loose import LooseProducer
 from tests.sim.nodes.members import GroupConsumer, WorkGroup
-from tests.sim.nodes.node import PartitionAt, SimulatedNode, peer_endpoint
+from tests.sim.nodes.node import SimulatedNode, peer_endpoint
 from tests.sim.nodes.onlooker import Onlooker
+from tests.sim.nodes.partition import DataPartition
 from tests.sim.nodes.reader import Reader
 from tests.sim.nodes.states import States
 from tests.sim.replicas.checks import Decoded, check_acknowledged, records_of
@@ -81,6 +81,7 @@ class Run:
         self.onlooker = Onlooker(self.world, self.nodes, OTHERS)
         self.committer = Committer(self.world, self.nodes, DATA)
         self.producers: list[Producer] = []
+        self.producers_of: dict[PartitionId, list[Producer]] = {}
         self.reader: Reader | None = None
         self.group = WorkGroup(DATA, DATA_PARTITIONS)
         self.loose: LooseProducer | None = None
@@ -173,37 +174,31 @@ class Run:
         server, process = self.nodes[0].server, self.nodes[0].machine.process
         assert server is not None
         assert process is not None
-        new = NewTopic(name=DATA, partitions=DATA_PARTITIONS, configs={})
+        copies = {"min.insync.replicas": self.random.choice(("1", "1", "2", "3"))}
+        new = NewTopic(name=DATA, partitions=DATA_PARTITIONS, configs=copies)
         creation = process.spawn(server.services.topics.create([new]))
         require(self.world.run_until(creation.done, 30.0), "no topic was made within 30 s")
         topic = creation.result()[DATA]
         require(isinstance(topic, Topic), f"no topic was made: {topic!r}")
+        partitions = [
+            DataPartition(self.world, self.nodes, key, self.histories.__getitem__)
+            for key in topic.partition_ids()
+        ]
         share = self.operations // (2 * DATA_PARTITIONS)
         for number in range(2 * DATA_PARTITIONS):
-            key = PartitionId(topic.topic_id, PartitionIndex(number % DATA_PARTITIONS))
-            self.producers.append(self._producer(number + 1, key, share))
+            self._add_producer(partitions[number % DATA_PARTITIONS], number + 1, share)
+        self.loose = LooseProducer(partitions[0], DATA, self.operations // 10)
+        self.reader = Reader(
+            self.world, self.nodes, DATA, topic.partition_ids(), self.histories.get
+        )
         for number in range(GROUP_MEMBERS):
             GroupConsumer(self.world, self.nodes, self.group, number)
-        keys = topic.partition_ids()
-        self.reader = Reader(self.world, self.nodes, DATA, keys, self.histories.get)
-        leader = partial(self._leader_of, keys[0])
-        self.loose = LooseProducer(
-            self.world, leader, DATA, keys[0].partition, self.operations // 10
-        )
 
-    def _leader_of(self, key: PartitionId) -> SimulatedNode | None:
-        leading = [
-            node
-            for node in self.nodes
-            if node.is_responsive and (found := node.replica(key)) is not None and found.is_leader
-        ]
-        return self.random.choice(leading) if leading else None
-
-    def _producer(self, number: int, key: PartitionId, batches: int) -> Producer:
-        places = [PartitionAt(node, lambda: key) for node in self.nodes]
-        producer = Producer(self.world, lambda: places, number, batches, repeats_keys=False)
-        producer.key = key
-        return producer
+    def _add_producer(self, partition: DataPartition, number: int, batches: int) -> None:
+        producer = Producer(partition, number, batches, repeats_keys=False, padding=0)
+        partition.producers.append(producer)
+        self.producers.append(producer)
+        self.producers_of.setdefault(partition.partition, []).append(producer)
 
     def _look_at_the_group(self) -> None:
         nodes = [node for node in self.nodes if node.is_responsive]
@@ -380,7 +375,7 @@ class Run:
     def _check_records(self) -> None:
         decoded = Decoded()
         for key, replicas in self._groups():
-            producers = [producer for producer in self.producers if producer.key == key]
+            producers = self.producers_of.get(key, [])
             for replica in replicas if producers else ():
                 records = records_of(replica, decoded)
                 for producer in producers:
