@@ -21,7 +21,7 @@ from penstock.model.errors import Reason, Refused
 from penstock.model.ids import Offset
 from penstock.records.batch import CorruptBatch, build_batch
 from penstock.records.record import Record
-from penstock.replication.commit import report_bug
+from penstock.replication.commit import Commit, report_bug
 from penstock.replication.feed import Feed
 from penstock.replication.replay import decode_committed
 from penstock.replication.replica import Replica
@@ -347,16 +347,22 @@ class Host(Generic[S, R]):
     def _start_snapshot(self) -> asyncio.Task[bool]:
         """Taken now, at the log's end; written only when all of it turned out to be committed."""
         self._records_since_snapshot = 0
-        writing = self._write_committed(self.state.snapshot(), self.replica.log_end_offset)
+        # Asked for now: by the time the task begins, another leader may have replaced what the
+        # state holds, and then nothing of it is under way any more.
+        committed = self.replica.committed()
+        end = self.replica.log_end_offset
+        writing = self._write_committed(committed, self.state.snapshot(), end)
         task = asyncio.get_running_loop().create_task(writing)
         self._snapshotting = task
         task.add_done_callback(self._snapshot_ended)
         return task
 
-    async def _write_committed(self, encode: Callable[[], bytes], offset: Offset) -> bool:
+    async def _write_committed(
+        self, committed: Commit, encode: Callable[[], bytes], offset: Offset
+    ) -> bool:
         loop = asyncio.get_running_loop()
         try:
-            await self.replica.committed()
+            await committed
             await loop.run_in_executor(self._executor, self._file.write, encode, offset)
         except (Refused, OSError) as error:
             logger.warning("no snapshot of %s: %s", self.replica.partition, error)

@@ -15,6 +15,7 @@ from penstock.cluster.registration import Registration
 from penstock.cluster.topic import Topic
 from penstock.model.errors import Refused
 from penstock.model.ids import BrokerId, Offset
+from penstock.replication.commit import Commit
 from penstock.replication.feed import Feed
 from penstock.replication.group_member import GroupMember
 from penstock.replication.hosting import Host
@@ -80,7 +81,7 @@ async def confirms_alone(self: GroupMember) -> None:
 
 @mutation("a host's snapshot holds what is not committed", (Host, "_write_committed"))
 async def snapshots_uncommitted(
-    self: Host[Any, Any], encode: Callable[[], bytes], offset: Offset
+    self: Host[Any, Any], _: Commit, encode: Callable[[], bytes], offset: Offset
 ) -> bool:
     """What another leader replaces must not come back."""
     loop = asyncio.get_running_loop()

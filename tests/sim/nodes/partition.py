@@ -42,17 +42,17 @@ class DataPartition:
 
     def require_copies(self, replica: Replica, offset: int) -> None:
         """What is acknowledged at this moment lies on as many disks as the topic asks for, or as
-        there are voters. Of a node that does not run nobody can say what it holds."""
+        there are voters. What is held by whoever does not run, or not yet, is not known."""
         index = replica._log.index_before(offset + 1)  # type: ignore[arg-type]
-        others = [node.replica(self.partition) for node in self._nodes if node.server is not None]
-        unknown = len(self._nodes) - len(others)
-        holders = [
-            other.id
-            for other in others
-            if other is not None
-            and other.stopped_because is None
-            and other._node.stable_index >= index
-        ]
+        holders, unknown = [], 0
+        for node in self._nodes:
+            other = node.replica(self.partition)
+            if other is None:
+                unknown += not (node.is_up and node.is_registered)
+            elif other.stopped_because is not None:
+                unknown += 1
+            elif other._node.stable_index >= index:
+                holders.append(other.id)
         wanted = min(replica.config.min_insync_replicas, len(replica.membership.voters))
         require(
             len(holders) + unknown >= wanted,

@@ -126,6 +126,25 @@ def test_a_snapshot_is_written_every_so_many_records(tmp_path: Path) -> None:
     run(scenario)
 
 
+def test_what_is_lost_before_its_snapshot_begins_is_in_no_snapshot(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            host = await host_on(node, snapshot_records=1)
+            node.faults.writes_go_on.clear()
+            done = host.submit([("never", 1)])
+            writing = host._snapshotting
+            assert writing is not None
+            # In the same turn: the task of the snapshot has not begun.
+            host.replica.stop(OSError(errno.EIO, "gone"))
+            node.faults.writes_go_on.set()
+            assert not await writing
+            with pytest.raises(Refused):
+                await done
+            assert read_snapshot(node.file_system, host._file._path) is None
+
+    run(scenario)
+
+
 def test_bytes_of_a_snapshot_are_made_by_a_worker_of_the_state_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
