@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from contextvars import Context
 from functools import partial
+from math import inf, nextafter
 from typing import Any
 
 from tests.sim.machine.world import World
@@ -105,7 +106,12 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         handle = _TimerHandle(when, callback, args)
-        self._world.at(when / self._rate, self._due, handle)
+        moment = when / self._rate
+        # Never early, not even by a rounding error: who looks at the clock would wait again, for a
+        # time in which nothing happens.
+        while moment * self._rate < when:
+            moment = nextafter(moment, inf)
+        self._world.at(moment, self._due, handle)
         return handle
 
     def _due(self, handle: asyncio.TimerHandle) -> None:

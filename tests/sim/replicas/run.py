@@ -23,8 +23,8 @@ from tests.sim.replicas.history import History, require
 from tests.sim.replicas.node import SimulatedNode, endpoint_of
 
 HEALING_S_MAX = 120.0
-# Where nothing was acknowledged for so long, faults become rare, and then all is left in peace until
-# something is: more of them would show nothing new, and take most of a run's time.
+# Where nothing was acknowledged for so long, faults become rare, and then all is left in peace
+# until something is: more of them would show nothing new, and take most of a run's time.
 SLOW_S_MAX = 0.5
 STUCK_S_MAX = 1.5
 # How long faults last at most.
