@@ -58,7 +58,7 @@ class Compactor:
         if not dirty:
             return CompactionReport(cleaned_offset=self._state.cleaned_offset)
         try:
-            return self._pass(candidates, dirty, now_ms)
+            return self._pass(candidates, dirty, now_ms, end)
         except (FileGone, Abandoned):
             # Retention was faster, or the node stops: nothing has changed, a later pass will do.
             return CompactionReport(cleaned_offset=self._state.cleaned_offset, is_done=False)
@@ -69,7 +69,7 @@ class Compactor:
             return CompactionReport(cleaned_offset=self._state.cleaned_offset, is_done=False)
 
     def _pass(
-        self, candidates: list[Segment], dirty: list[Segment], now_ms: int
+        self, candidates: list[Segment], dirty: list[Segment], now_ms: int, end: int
     ) -> CompactionReport:
         keys = self._map_keys(dirty)
         old = [segment for segment in candidates if segment.base_offset < keys.end_offset]
@@ -78,6 +78,7 @@ class Compactor:
             keys,
             now_ms=now_ms,
             log_end=candidates[-1].next_offset,
+            committed_end=end,
             producer_expiry_ms=self._producer_expiry_ms,
             should_stop=self._should_stop,
         )

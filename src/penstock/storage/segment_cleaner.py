@@ -45,6 +45,7 @@ class SegmentCleaner:
         *,
         now_ms: int,
         log_end: int,
+        committed_end: int,
         producer_expiry_ms: int,
         should_stop: Callable[[], bool],
     ) -> None:
@@ -55,6 +56,7 @@ class SegmentCleaner:
         self._horizon_ms = min(now_ms + state.config.delete_retention_ms, TIMESTAMP_MAX)
         # The batch that ends here stays, so that the end can be told from the files alone.
         self._log_end = log_end
+        self._committed_end = committed_end
         self._producer_expiry_ms = producer_expiry_ms
         self._should_stop = should_stop
         self._last_by_producer: dict[int, int] | None = None
@@ -131,12 +133,15 @@ class SegmentCleaner:
         return self._last_batches().get(header.producer_id) == header.base_offset
 
     def _last_batches(self) -> dict[int, int]:
-        """The last batch of each producer: its sequence must be found by whoever reads the log."""
+        """The last batch of each producer: its sequence must be found by whoever reads the log.
+
+        Of those that are committed: a later one may still be taken back.
+        """
         if self._last_by_producer is None:
             self._last_by_producer = {}
             for segment in self._state.segments:
                 for _, header in segment.headers():
-                    if header.producer_id >= 0:
+                    if header.producer_id >= 0 and header.base_offset < self._committed_end:
                         self._last_by_producer[header.producer_id] = header.base_offset
         return self._last_by_producer
 

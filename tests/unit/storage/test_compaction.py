@@ -373,6 +373,18 @@ def test_the_last_batch_of_a_producer_stays_even_if_it_is_empty() -> None:
     assert [parse_header(data).base_offset for data in read_batches(table.log)] == [2, 3]
 
 
+def test_a_batch_that_may_be_taken_back_does_not_take_the_place_of_a_producer_s_last() -> None:
+    """Only what is committed is sure to tell whoever reads the log what the producer did."""
+    table = Table()
+    table.log.append([batch(0, record(b"x", b"k"), producer=(7, 0, 0))])
+    table.log.append([batch(1, record(b"y", b"k"))])
+    table.roll()
+    table.log.append([batch(2, record(b"z", b"k"), producer=(7, 0, 1))])
+    table.compact(end=2)
+    first, *_ = map(parse_header, read_batches(table.log))
+    assert (first.base_offset, first.record_count, first.producer_id) == (0, 0, 7)
+
+
 def test_the_end_of_the_log_survives_even_if_its_last_batch_is_emptied() -> None:
     table = Table()
     table.put((b"a", b"1"))
