@@ -39,6 +39,6 @@ def fail_syncs(victim: Victim) -> None:
     def end() -> None:
         drive.failing.clear()
         if machine.drive is drive:
-            victim.crash(lost_power=True)
+            victim.crash(lost_power=world.random.random() < 0.5)
 
     world.after(world.random.uniform(0.1, 2.0), end)

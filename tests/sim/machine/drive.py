@@ -8,7 +8,7 @@ from tests.unit.storage.fault_file_system import FaultFileSystem, PowerLoss
 
 # Whether a power loss may leave any of the sectors that were written since the last sync, and not
 # only the first ones.
-MIXES_SECTORS = False
+MIXES_SECTORS = True
 # Whether a process that starts after a failed sync still reads what that sync lost, as it may where
 # the page cache has kept it. No sync brings it to the disk then: it would have to be written again.
 CACHES_WHAT_IS_LOST = False

@@ -125,21 +125,23 @@ class SimulatedNode:
     async def _stop(self, process: Process, lost_power: bool) -> None:
         assert self.server is not None
         replicas = [each for each in self.replicas() if each.stopped_because is None]
+        refusals, begun = process.drive.refusals, self.machine.world.now
         # As `Node.stop`, but in steps: the stack itself would go on after the death of its process.
         steps = self.server._built.pop_all()._exit_callbacks  # type: ignore[attr-defined]
         while steps:
             await steps.pop()[1](None, None, None)
         # Not from inside of the process.
-        self.machine.world.after(0.0, self._stopped, process, replicas, lost_power)
+        is_disk_fine = process.drive.refusals == refusals and self.machine.disk_hangs_until < begun
+        closed = replicas if is_disk_fine else []
+        self.machine.world.after(0.0, self._stopped, process, closed, lost_power)
 
     def _stopped(self, process: Process, replicas: list[Replica], lost_power: bool) -> None:
         if self.machine.process is not process:
             return
         self.stops += 1
-        if process.drive.bytes_max is None and not process.drive.failing:
-            for replica in replicas:
-                if replica.stopped_because is None and self._is_still_here(replica):
-                    self._check_closed(replica._log)
+        for replica in replicas:
+            if replica.stopped_because is None and self._is_still_here(replica):
+                self._check_closed(replica._log)
         self.crash(lost_power=lost_power)
 
     def _is_still_here(self, replica: Replica) -> bool:

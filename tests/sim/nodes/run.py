@@ -379,7 +379,7 @@ class Run:
             for replica in replicas if producers else ():
                 records = records_of(replica, decoded)
                 for producer in producers:
-                    check_acknowledged(producer, records, 0, compacts=False)
+                    check_acknowledged(producer, records, 0)
                 if self.loose is not None and key.partition == 0:
                     self.loose.check(records)
                 _check_read(self.histories[key], records)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from penstock.replication.replica import Replica
 from tests.sim.machine.world import World
-from tests.sim.replicas.checks import Decoded, check_acknowledged, records_of
+from tests.sim.replicas.checks import Decoded, check_acknowledged, last_offsets, records_of
 from tests.sim.replicas.clients import Consumer, Producer, Reader
 from tests.sim.replicas.history import History, require
 from tests.sim.replicas.node import SimulatedNode
@@ -103,6 +103,7 @@ class Group:
         leader = self.settled_leader()
         assert leader is not None
         voters, decoded = leader.replicas[self.partition].membership.voters, Decoded()
+        last_of_key = last_offsets(self.producers) if self._compacts else None
         for node in self.nodes:
             if node.id in voters:
                 replica = node.replicas[self.partition]
@@ -113,4 +114,4 @@ class Group:
                     f"the log of {node.id} begins at {start}, not at {self.history.log_start}",
                 )
                 for producer in self.producers:
-                    check_acknowledged(producer, records, start, compacts=self._compacts)
+                    check_acknowledged(producer, records, start, last_of_key=last_of_key)

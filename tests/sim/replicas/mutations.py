@@ -3,31 +3,49 @@
 The docstring of each says which rule it breaks.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from penstock.model.clock import Clock
-from penstock.model.errors import Reason
+from penstock.model.errors import Reason, StorageDamaged
 from penstock.model.ids import DirectoryId, LogIndex, Offset, ReplicaId, Term
 from penstock.records.batch import BatchHeader
 from penstock.replication import opening, store
 from penstock.replication.cold_entries import ColdEntries
+from penstock.replication.consensus import Consensus
 from penstock.replication.exchange import Exchange
 from penstock.replication.group_member import GroupMember
 from penstock.replication.hard_state_writer import HardStateWriter
 from penstock.replication.index_offsets import IndexOffsets
+from penstock.replication.log_starts import LogStarts
 from penstock.replication.producer_ledger import ProducerLedger
 from penstock.replication.producer_states import ProducerStates
+from penstock.replication.refill import Refill
+from penstock.storage import file_system
 from penstock.storage.appender import Appender
-from penstock.storage.hard_states import HardStates
-from penstock.storage.log import Log
+from penstock.storage.checkpointer import Checkpointer
+from penstock.storage.file_system import Bytes, FileSystem
+from penstock.storage.hard_states import HardStates, read_hard_states, write_hard_states
+from penstock.storage.log import NO_DOUBT, Doubt, Log
+from penstock.storage.open_files import CachedFile
+from penstock.storage.recovery import _Recovery
+from penstock.storage.segment import Segment
+from penstock.storage.segment_cleaner import SegmentCleaner
 from tests.sim.mutation import Mutations
 from tests.sim.replicas.node import SimulatedNode
+from tests.unit.storage import fault_file_system
 
 ALL = Mutations()
 mutation = ALL.add
 
 _put = HardStateWriter.put
+_check_tail = _Recovery._check_tail
+_save = Checkpointer.save
+_write = Appender._write
+_write_all = Consensus._write
+_delete_before = Log.delete_before
 
 
 # Terms and votes
@@ -84,6 +102,131 @@ def stands_without_a_disk(self: GroupMember) -> OSError | None:
     return None
 
 
+# What a crash leaves
+
+
+@mutation(
+    "a file is replaced without a sync of its directory",
+    (file_system, "write_atomically"),
+    (fault_file_system, "write_atomically"),
+)
+def name_not_synced(disk: FileSystem, path: Path, data: Bytes) -> None:
+    """What was replaced is on disk when the call returns."""
+    temporary = path.with_name(path.name + file_system.TEMPORARY_SUFFIX)
+    file_system._write_new(disk, temporary, data)
+    disk.rename(temporary, path)
+
+
+@mutation("a file is replaced before its content is on disk", (file_system, "_write_new"))
+def content_not_synced(disk: FileSystem, path: Path, data: Bytes) -> None:
+    """A name never points to half of a file."""
+    file = disk.create(path)
+    file.pwrite(data, 0)
+    file.close()
+
+
+@mutation("a recovered tail is not synced", (_Recovery, "_check_tail"))
+def tail_not_synced(self: _Recovery, segment: Segment, end: int, later: Sequence[int]) -> bool:
+    """What is served from now on must not be lost by the next crash."""
+    with patch.object(CachedFile, "sync", lambda _: None):
+        return _check_tail(self, segment, end, later)
+
+
+@mutation("votes that a start found are not synced", (HardStates, "open"))
+@classmethod  # type: ignore[misc]
+def found_votes_not_synced(
+    cls: type[HardStates], path: Path, *, file_system: FileSystem
+) -> HardStates:
+    """What others rely on must not go with the power."""
+    if not file_system.exists(path):
+        write_hard_states(path, {}, file_system=file_system)
+    found = read_hard_states(path, file_system=file_system)
+    if found.lost:
+        raise StorageDamaged(str(path), 0, "lost")
+    file = file_system.open(path)
+    if found.blocks.torn is not None:
+        file.truncate(found.blocks.size)
+    return cls(path, file, found, file_system=file_system)
+
+
+@mutation("a checkpoint is written before the data that it names", (Checkpointer, "save"))
+def checkpoint_before_data(self: Checkpointer) -> None:
+    """What a checkpoint names lies on disk for good."""
+    with patch.object(Appender, "sync", lambda _: None):
+        _save(self)
+    self._appender.sync()
+
+
+@mutation("a closed segment is not synced", (Appender, "_write"))
+def closed_not_synced(self: Appender, write: Any) -> None:
+    """A later segment proves that the earlier ones are whole."""
+    with patch.object(Appender, "sync", lambda _: None):
+        _write(self, write)
+
+
+@mutation("indexes stay when their segment is cut", (Appender, "_remove_indexes"))
+def stale_indexes(self: Appender, segment: Segment) -> None:
+    """An index says where batches lie, not where others lay."""
+
+
+@mutation("a write that failed is not cut back", (Appender, "cut_back"))
+def not_cut_back(self: Appender) -> None:
+    """A failed write leaves the log as it was."""
+    self._uncut = []
+
+
+@mutation("a snapshot is acknowledged before it is on disk", (Consensus, "_write"))
+def snapshot_before_disk(self: Consensus, write: Any, is_own: bool) -> None:
+    """What a follower acknowledges, it has."""
+    _write_all(self, write, is_own)
+    if write.snapshot is not None:
+        self._writes_pending.pop()
+        self._loop.call_soon(self._report)
+
+
+# Where the log begins
+
+
+@mutation("a log start that was truncated takes effect", (LogStarts, "truncate"))
+def truncated_start(self: LogStarts, index: int) -> None:
+    """What was truncated was never there."""
+
+
+@mutation("a log start takes effect before it is committed", (GroupMember, "log_start_noted"))
+def early_start(self: GroupMember, index: int, offset: Offset) -> None:
+    """Nothing is deleted that the group has not agreed to delete."""
+    self._starts.note(index, offset)
+    self._keeper.delete_soon(offset)
+
+
+@mutation("more is deleted than the log start says", (Log, "delete_before"))
+def deletes_more(self: Log, offset: Offset) -> None:
+    """What was not deleted stays."""
+    _delete_before(self, Offset(min(offset + 1, self.end_offset)))
+
+
+# Who may lead
+
+
+@mutation("a leader asks nobody whether it still leads", (GroupMember, "confirm"))
+async def confirms_alone(self: GroupMember) -> None:
+    """Only a majority knows that there is no other leader."""
+    self.check_leader()
+
+
+@mutation("a replica that lost its tail votes as if it had it", (Log, "doubt"))
+@property  # type: ignore[misc]
+def votes_in_doubt(self: Log) -> Doubt:
+    """Its vote could make a leader that lacks what it acknowledged."""
+    return NO_DOUBT
+
+
+@mutation("a replica that lost its tail counts again at once", (Refill, "ends"))
+def refilled_at_once(self: Refill, applied_index: LogIndex, term: Term) -> bool:
+    """It counts again when it has everything again."""
+    return True
+
+
 # What consumers see
 
 
@@ -126,6 +269,12 @@ def refused_not_awaited(
 def checkpoint_too_new(self: ProducerLedger) -> Callable[[], bytes]:
     """A checkpoint is never rolled back."""
     return self.states.snapshot
+
+
+@mutation("compaction drops the last batch of a producer", (SegmentCleaner, "_keep_empty"))
+def last_batch_dropped(self: SegmentCleaner, header: BatchHeader) -> bool:
+    """Its sequence must be found by whoever reads the log."""
+    return header.next_offset == self._log_end
 
 
 # Reading for followers

@@ -236,6 +236,8 @@ class SimulatedNode:
         drive = self.machine.drive
         observer = Observer(replica, history, is_damaged=lambda: drive.is_damaged)
         self._observers.append(observer)
+        if replica.stopped_because is None:
+            observer.require_no_doubt()
 
         def look() -> None:
             observer.look()

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from penstock.model.errors import StorageDamaged
 from penstock.raft.ready import Role
 from penstock.replication.replica import Replica
+from penstock.storage.log import NO_DOUBT
 from tests.sim.machine.bugs import EXPECTED
 from tests.sim.replicas.history import History, Violation, require
 
@@ -72,6 +73,12 @@ class Observer:
                 f"the log of {self._replica.id} begins at {self._replica.log_start_offset}, and "
                 f"nobody agreed to more than {self._history.log_start}"
             )
+
+    def require_no_doubt(self) -> None:
+        """Nor does it take away anything that was promised."""
+        doubt = self._replica._log.doubt
+        if doubt != NO_DOUBT and not self._is_damaged():
+            raise Violation(f"{self._replica.id} takes its whole log for damaged: {doubt}")
 
     def require_damage(self, found: Exception) -> None:
         """A crash alone never looks like damage."""

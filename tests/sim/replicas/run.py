@@ -254,10 +254,23 @@ class Run:
             self.world.after(delay, lambda: self._crash_and_start(victim))
 
     def _crash_and_start(self, victim: SimulatedNode) -> None:
-        if not self.is_disturbed:
+        if not self.is_disturbed or not victim.is_up:
+            return
+        if self.random.random() < 0.4:
+            # In the middle of what it writes next, and then once more without power: what the next
+            # process found, and built on, must last.
+            steps = self.random.randint(0, 6)
+            victim.machine.crash_in_a_write(steps, lost_power=self.random.random() < 0.3)
+            self.world.after(self.random.uniform(0.05, 0.2), self._start, victim)
+            self.world.after(self.random.uniform(0.2, 0.5), self._cut_power, victim)
             return
         victim.crash(lost_power=self.random.random() < 0.7)
-        self.world.after(self.random.uniform(0.0, 0.1), lambda: self._start(victim))
+        self.world.after(self.random.uniform(0.0, 0.1), self._start, victim)
+
+    def _cut_power(self, victim: SimulatedNode) -> None:
+        if self.is_disturbed and victim.is_up:
+            victim.crash(lost_power=True)
+            self.world.after(self.random.uniform(0.0, 0.1), self._start, victim)
 
     def _start(self, node: SimulatedNode) -> None:
         if not node.is_up:

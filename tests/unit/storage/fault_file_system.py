@@ -16,6 +16,9 @@ from penstock.storage.file_system import Bytes, write_atomically
 
 # What a disk writes as a whole.
 SECTOR_BYTES = 512
+# Where a file ends with fewer bytes of a sector, that sector is not lost alone: recovery can't tell
+# so few zeros from the end of a batch, and takes them for rot.
+END_BYTES_MIN = 32
 
 
 class PowerLoss(BaseException):
@@ -29,6 +32,15 @@ def _apply(target: bytearray, position: int, data: bytes | None) -> None:
         del target[position:]
     else:
         target[position : position + len(data)] = data
+
+
+def _torn(data: bytes, position: int, chance: random.Random) -> bytes:
+    """Part of a write: the file ends there, or sectors of zeros follow."""
+    kept = chance.randint(0, len(data) - 1)
+    whole = max(0, kept - (position + kept) % SECTOR_BYTES)
+    if chance.random() >= 0.3 or len(data) - whole < END_BYTES_MIN:
+        return data[:kept]
+    return data[:whole] + bytes(len(data) - whole)
 
 
 class Inode:
@@ -73,13 +85,7 @@ class Inode:
         if kept < len(self.pending):
             position, data = self.pending[kept]
             if data:
-                end = position + chance.randint(0, len(data) - 1)
-                if chance.random() < 0.3:
-                    # The size came to the disk before the data did, of which sectors are written.
-                    end = max(position, end - end % SECTOR_BYTES)
-                    _apply(content, position, data[: end - position].ljust(len(data), b"\0"))
-                else:
-                    _apply(content, position, data[: end - position])
+                _apply(content, position, _torn(data, position, chance))
         return content
 
     def _written_back(self, chance: random.Random) -> bytearray:
@@ -111,6 +117,8 @@ class _Versions:
         content = bytearray(self._first.ljust(size, b"\0"))
         for start, later in self._later.items():
             chosen = chance.randrange(len(later) + 1)
+            if size - start < END_BYTES_MIN:
+                chosen = len(later)
             if chosen > 0:
                 _apply(content, start, later[chosen - 1].ljust(SECTOR_BYTES, b"\0"))
         return content[:size]
@@ -174,6 +182,7 @@ class FaultFile:
             missing = position + len(data) - len(inode.data) - disk.room()
             if missing > 0:
                 inode.change(position, data[: max(0, len(data) - missing)])
+                disk.refusals += 1
                 raise OSError(errno.ENOSPC, "No space left on device")
         inode.change(disk.place_of(inode, data, position), data)
 
@@ -219,6 +228,8 @@ class FaultFileSystem:
         # Operations ("sync", "sync directory", "truncate", "read") that fail with EIO while they
         # are listed; with "sync" those of directories fail too.
         self.failing: set[str] = set()
+        # Counts what was refused, for want of room or because it fails.
+        self.refusals = 0
         # How many of the next writes go to a wrong place of their file.
         self.misdirects = 0
         self.locks: set[Path] = set()
@@ -260,6 +271,7 @@ class FaultFileSystem:
 
     def fail_if(self, operation: str) -> None:
         if operation in self.failing:
+            self.refusals += 1
             raise OSError(errno.EIO, "Input/output error")
 
     def place_of(self, inode: Inode, data: bytes, position: int) -> int:
