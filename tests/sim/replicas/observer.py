@@ -5,7 +5,7 @@ from collections.abc import Callable
 from penstock.model.errors import StorageDamaged
 from penstock.raft.ready import Role
 from penstock.replication.replica import Replica
-from penstock.storage.log import NO_DOUBT
+from penstock.storage.log import NO_DOUBT, EntriesCut
 from tests.sim.machine.bugs import EXPECTED
 from tests.sim.replicas.history import History, Violation, require
 
@@ -55,6 +55,8 @@ class Observer:
                 # Whoever needs what can't be read any more will notice as well.
                 self.require_damage(damage)
                 return
+            except EntriesCut as cut:
+                raise Violation(f"{replica.id} applied what it does not have: {cut}") from cut
             except OSError:
                 # The disk can't be read for a while.
                 return

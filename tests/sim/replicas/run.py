@@ -50,9 +50,10 @@ class RunReport:
 
 
 class Run:
-    # How many partitions a run may have, and `min.insync.replicas`.
+    # How many partitions a run may have, their `min.insync.replicas` and `segment.bytes`.
     group_counts: Sequence[int] = (1, 1, 1, 1, 2, 3)
     copies_wanted: Sequence[int] = (1, 2, 2, 3)
+    segment_sizes: Sequence[int] = (300, 1000, 100_000)
 
     def __init__(self, seed: int, operations: int) -> None:
         self.seed = seed
@@ -101,7 +102,7 @@ class Run:
         spares = SPARES if self.changes_members else 0
         numbers = [BrokerId(number) for number in range(1, VOTERS + spares + 1)]
         founders: list[ReplicaId] = []
-        self.segment_bytes = self.random.choice((300, 1000, 100_000))
+        self.segment_bytes = self.random.choice(self.segment_sizes)
         config = TopicConfig(
             segment_bytes=self.segment_bytes,
             index_interval_bytes=100,

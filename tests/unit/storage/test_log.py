@@ -459,3 +459,20 @@ def test_batches_must_follow_on() -> None:
     log = Bench(FaultFileSystem()).create()
     with pytest.raises(AssertionError, match="contiguous"):
         log.append([batch(5)])
+
+
+def test_an_index_of_what_was_cut_off_is_not_taken_for_one_of_what_came_after() -> None:
+    """One large batch needs no index of its own, and lies where the index of others pointed."""
+    disk = FaultFileSystem()
+    bench = Bench(disk, TopicConfig(index_interval_bytes=100))
+    log = bench.create()
+    fill(log, 10, value_bytes=50)
+    # Nothing of it is committed yet.
+    log.checkpoint(state=b"", state_offset=Offset(0), flushed_offset=log.end_offset)
+    log.truncate_to_index(LogIndex(1))
+    log.append([batch(0, *(record(b"%d" % number * 100) for number in range(9)))])
+    checkpoint(log)
+    again = Bench(disk.after_kill(), bench.config).open()
+    fill(again, 3)
+    for offset in range(again.end_offset):
+        assert offset in offsets(read_all(again, start=offset))
