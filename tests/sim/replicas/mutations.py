@@ -23,7 +23,8 @@ from penstock.replication.log_starts import LogStarts
 from penstock.replication.producer_ledger import ProducerLedger
 from penstock.replication.producer_states import ProducerStates
 from penstock.replication.refill import Refill
-from penstock.storage import file_system
+from penstock.replication.replica import Replica
+from penstock.storage import file_system, recovery
 from penstock.storage.appender import Appender
 from penstock.storage.checkpointer import Checkpointer
 from penstock.storage.file_system import Bytes, FileSystem
@@ -219,6 +220,23 @@ async def confirms_alone(self: GroupMember) -> None:
 def votes_in_doubt(self: Log) -> Doubt:
     """Its vote could make a leader that lacks what it acknowledged."""
     return NO_DOUBT
+
+
+@mutation("every bad end of a log is taken for torn", (recovery, "is_torn"))
+def rot_is_torn(place: Any, offset: int) -> bool:
+    """What was acknowledged may have rotted."""
+    return True
+
+
+@mutation("a log is cut without a note of where it ended", (_Recovery, "_doubt"))
+def end_not_noted(self: _Recovery, offset: int, places: Any, *, starts_bad: bool) -> None:
+    """Whoever forgot something must know that it did."""
+
+
+@mutation("a retry is acknowledged once it is committed", (Replica, "_is_acknowledged"))
+def retry_not_counted(self: Replica, offset: int) -> bool:
+    """A topic may ask for more copies than a majority."""
+    return True
 
 
 @mutation("a replica that lost its tail counts again at once", (Refill, "ends"))

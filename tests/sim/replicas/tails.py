@@ -161,6 +161,7 @@ def flip_tails(node: SimulatedNode, run: Run) -> int:
             position = run.random.randrange(max(mark, size - LAST_BYTES), size)
             drive.inode(path).data[position] ^= 1 << run.random.randrange(8)
             drive.inode(path).durable = bytearray(drive.inode(path).data)
+            drive.is_damaged = True
             flipped += 1
     return flipped
 

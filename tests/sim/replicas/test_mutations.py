@@ -14,7 +14,7 @@ import pytest
 from penstock.model.errors import StorageDamaged
 from penstock.records.batch import CorruptBatch
 from tests.sim.mutation import Mutation, seeds
-from tests.sim.replicas import test_hanging_disks, test_lost_disks
+from tests.sim.replicas import test_hanging_disks, test_lost_disks, test_tails
 from tests.sim.replicas.mutations import ALL
 from tests.sim.replicas.run import run_seed
 from tests.unit.replication import test_cold_entries, test_exchange, test_group
@@ -72,6 +72,12 @@ DIRECTED: dict[str, Callable[[], None]] = {
     ),
     "broken connections are not told to the groups": (
         test_exchange.test_replicas_hear_of_a_lost_node_and_again_when_it_is_known_to_be_dead
+    ),
+    "a log is cut without a note of where it ended": (
+        test_tails.test_rot_at_the_ends_of_two_logs_of_three_loses_nothing_or_stops
+    ),
+    "every bad end of a log is taken for torn": (
+        test_tails.test_rot_at_the_ends_of_two_logs_of_three_loses_nothing_or_stops
     ),
     "what was read of a log that was cut meanwhile is sent": (
         test_cold_entries.test_what_was_asked_for_before_the_log_became_another_one_is_void
