@@ -6,8 +6,9 @@ from tests.sim.machine.garbage import own_garbage_only
 from tests.sim.nodes.node import SimulatedNode
 from tests.sim.nodes.run import Run
 
-# Some of them have a moment with two controllers, long enough for a change.
-SEEDS = range(1, 21)
+# Some of them have a moment with two controllers, long enough for a change; in few of these the old
+# one has nothing under way that would keep it from answering.
+SEEDS = range(1, 41)
 TWO_S_MAX = 3.0
 CHANGE_S_MAX = 0.5
 ANSWER_S_MAX = 20.0
@@ -71,6 +72,4 @@ def test_a_controller_that_was_cut_off_does_not_tell_what_was_true_before() -> N
             finally:
                 for node in run.nodes:
                     node.crash(lost_power=False)
-        if found == 3:
-            return
     assert found, "there were never two controllers"
