@@ -30,7 +30,7 @@ REPLICAS_PER_TURN = 500
 
 
 class Scrubbing:
-    """Passes over all replicas of a node, each in about `period_s`; 0 is no pass at all."""
+    """Passes over all replicas of a node, each in about `period_s`; with 0 there are none."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Scrubbing:
         self._reckoned_s = 0.0
 
     def stop(self) -> None:
-        """A slice ends at its next batch; whoever runs the passes cancels them."""
+        """A slice ends at its next batch; the owner of the passes cancels their task."""
         self._is_stopping = True
 
     async def run(self) -> None:

@@ -243,7 +243,7 @@ class Coordinator:
     async def fetch(
         self, group_id: GroupId, wanted: Sequence[WantedTopic] | None
     ) -> list[FetchedTopic]:
-        """What every commit that was answered before left behind, whoever coordinated it.
+        """What every commit that was answered before left behind, under any coordinator.
 
         Never an offset that a crash could take back: it waits for commits that are under way.
         """

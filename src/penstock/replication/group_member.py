@@ -459,7 +459,7 @@ class GroupMember(ABC):
         if self._refusal is not None:
             return
         self._writer.check_deadline()
-        # Whoever can't write does not stand for election, nor one that came back.
+        # One that can't write does not stand for election, nor does one that came back.
         if self.failing_because is not None:
             self._make_room()
             return
