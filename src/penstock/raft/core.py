@@ -147,3 +147,12 @@ class Core:
         self.log.truncate(index)
         if self.memberships.truncate(index):
             self.has_news = True
+
+    def validate(self) -> None:
+        """Asserts what every step leaves true; for tests, which call it often."""
+        log, memberships = self.log, self.memberships
+        assert log.first_index - 1 <= self.commit_index <= log.last_index
+        assert log.stable_index <= log.last_index
+        assert log.last_term <= self.term
+        assert memberships.current_index <= log.last_index
+        assert not memberships.current.voters & memberships.current.learners

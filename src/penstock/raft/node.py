@@ -125,6 +125,13 @@ class RaftNode:
     def leader(self) -> ReplicaId | None:
         return self._core.leader
 
+    def validate(self) -> None:
+        """Asserts what every step leaves true; for tests, which call it often."""
+        self._core.validate()
+        leads = self.role is Role.LEADER
+        assert leads == (self._roles.leader is not None)
+        assert leads == (self.leader == self.id), "only a leader follows itself"
+
     @property
     def membership(self) -> Membership:
         return self._core.memberships.current

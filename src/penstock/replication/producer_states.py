@@ -80,6 +80,15 @@ class ProducerStates:
     def active(self) -> Iterator[tuple[int, Producer]]:
         return iter(self._producers.items())
 
+    def validate(self) -> None:
+        """Asserts what every append leaves true; for tests, which call it often."""
+        for producer in self._producers.values():
+            assert 0 < len(producer.batches) <= BATCHES_KEPT
+            end = -1
+            for batch in producer.batches:
+                assert end < batch.base_offset <= batch.last_offset
+                end = batch.last_offset
+
     def check(self, header: BatchHeader, clock: Clock) -> ProducerBatch | None:
         """The batch that this one repeats, or None when it may be appended; refuses the rest."""
         producer = self._producers.get(header.producer_id)

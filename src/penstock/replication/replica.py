@@ -133,6 +133,15 @@ class Replica(GroupMember):
         detail = f"{self.partition} is in term {self.term}, not {current_leader_epoch}"
         raise Refused(reason, detail)
 
+    def validate(self) -> None:
+        """Asserts what every step leaves true; for tests, which call it often."""
+        self._node.validate()
+        self._states.validate()
+        assert self._applied_index <= self._node.commit_index
+        assert self.high_watermark <= self.log_end_offset
+        assert self.is_leader or not self.is_settled
+        assert self.is_leader or not self._in_sync.members
+
     # Appending
 
     def append(self, batches: Batch, *, many: bool = False, acks_all: bool = True) -> Appended:

@@ -239,6 +239,7 @@ class Cluster:
         assert node is not None
         while (ready := node.ready()) is not None:
             self._carry_out(replica, node, ready)
+        node.validate()
         self.invariants.on_leader(node)
         self.invariants.on_progress(node, replica.commit_checked)
 

@@ -29,6 +29,7 @@ from penstock.replication.store import ReplicaStore
 from penstock.storage.data_directory import DataDirectory
 from penstock.storage.hard_states import HardStates
 from penstock.storage.open_files import OpenFiles
+from tests.sim.machine.events import EventRing
 from tests.sim.machine.process import Machine, Process
 from tests.sim.replicas.history import History, Violation, require
 from tests.sim.replicas.observer import Observer
@@ -59,6 +60,8 @@ class SimulatedNode:
     ) -> None:
         self.machine = machine
         self.node = machine.node
+        # The last things that happened to it, for whoever looks at a run that failed.
+        self.events = EventRing()
         self._founders = founders
         self._config = config
         self._raft = raft
@@ -138,11 +141,16 @@ class SimulatedNode:
 
     def _look_closely(self) -> None:
         """It has just died: what it knows must not be lost to the history."""
+        self.note("is dead")
         self._note_stored()
         for observer in self._observers:
             observer.look(closely=True)
 
+    def note(self, event: str) -> None:
+        self.events.note(self.machine.world.now, event)
+
     def start(self) -> None:
+        self.note("starts")
         self._note_stored()
         self.replicas, self._observers = (), []
         self.damage = None
@@ -153,6 +161,7 @@ class SimulatedNode:
         assert not self.is_up
         self.machine.replace_drive()
         self._disks += 1
+        self.note(f"has a new disk, {self.id.directory}")
         self._lost_at = self.machine.world.now
         self._stored_lost, self._stored = self._stored, [0] * len(self._stored)
 
@@ -163,6 +172,7 @@ class SimulatedNode:
             if process.drive.is_sound:
                 raise Violation(f"{self.id} takes its whole disk for damaged: {damage}") from damage
             self.damage = damage
+            self.note(f"can't start: {damage}")
             return
         except OSError as error:
             # A process that can't read its own files ends; an operator starts it again.
@@ -239,6 +249,18 @@ class SimulatedNode:
         if replica.stopped_because is None:
             observer.require_no_doubt()
 
+        def led() -> None:
+            if replica.stopped_because is not None:
+                self.note(f"{replica.key.partition}: stopped: {replica.stopped_because}")
+            else:
+                core = replica._node
+                self.note(
+                    f"{replica.key.partition}: {core.role.name.lower()} of term {core.term}, "
+                    f"leader {core.leader}, log {replica._log.first_index} to {core.last_index}, "
+                    f"commit {core.commit_index}"
+                )
+            look()
+
         def look() -> None:
             observer.look()
             if observer.begins_late:
@@ -247,11 +269,12 @@ class SimulatedNode:
             if self.is_electing():
                 self.on_election(self)
 
-        replica.on_leadership(look)
+        replica.on_leadership(led)
         replica.on_advance(look)
         replica.set_wanted(self.wanted)
 
     def crash(self, *, lost_power: bool) -> None:
+        self.note("loses its power" if lost_power else "is killed")
         self._note_stored()
         self.machine.crash(lost_power=lost_power)
         self.replicas, self._observers = (), []

@@ -43,6 +43,7 @@ class Observer:
             )
             self.require_damage(replica.stopped_because)
             return
+        replica.validate()
         entries_min = 1 if closely else FOLLOWER_ENTRIES
         if replica._node.role is Role.LEADER:
             history.on_leader(replica._node)

@@ -144,6 +144,9 @@ class Run:
         try:
             with bugs_fail(self.world), saves_often(self.unsaved_batches_max):
                 return self._execute()
+        except Exception as error:
+            error.add_note(self._last_events())
+            raise
         finally:
             for node in self.nodes:
                 node.crash(lost_power=False)
@@ -405,6 +408,11 @@ class Run:
                 node.start()
             elif self.random.random() < 0.2:
                 node.upkeep()
+
+    def _last_events(self) -> str:
+        return "\n".join(
+            line for node in self.nodes for line in (f"Node {node.node}:", *node.events.lines())
+        )
 
     def _describe(self) -> str:
         lines = [f"producers done: {[group.is_done for group in self.groups]}"]
