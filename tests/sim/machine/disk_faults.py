@@ -42,3 +42,22 @@ def fail_syncs(victim: Victim) -> None:
             victim.crash(lost_power=world.random.random() < 0.5)
 
     world.after(world.random.uniform(0.1, 2.0), end)
+
+
+class Stopping(Victim, Protocol):
+    @property
+    def is_stopped(self) -> bool: ...
+
+
+def fail_reads(victim: Stopping) -> None:
+    """For a while nothing can be read; a process that ended because of it is started again."""
+    machine = victim.machine
+    world, drive = machine.world, machine.drive
+    drive.failing.add("read")
+
+    def end() -> None:
+        drive.failing.discard("read")
+        if machine.drive is drive and victim.is_stopped:
+            victim.crash(lost_power=False)
+
+    world.after(world.random.uniform(0.05, 1.0), end)

@@ -279,6 +279,11 @@ class SimulatedNode:
         self.machine.crash(lost_power=lost_power)
         self.replicas, self._observers = (), []
 
+    def end(self) -> None:
+        """The run is over, and nobody looks any more."""
+        self._observers = []
+        self.crash(lost_power=False)
+
     def in_loop(self, action: Callable[[], object]) -> None:
         assert self.machine.process is not None
         self.machine.process.loop.call_soon(action)

@@ -1,6 +1,6 @@
 """One run: clients, faults and changes of membership at random; then healing, and equality."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +13,7 @@ from penstock.raft.settings import RaftSettings
 from penstock.replication.replica import Replica
 from penstock.storage import checkpointer
 from tests.sim.machine.bugs import bugs_fail
-from tests.sim.machine.disk_faults import fail_syncs, fill_disk, hang_disk
+from tests.sim.machine.disk_faults import fail_reads, fail_syncs, fill_disk, hang_disk
 from tests.sim.machine.garbage import own_garbage_only
 from tests.sim.machine.process import Machine
 from tests.sim.machine.wire import Switch
@@ -47,6 +47,7 @@ class RunReport:
     changes: int
     disks_replaced: int
     bits_flipped: int
+    writes_misdirected: int
 
 
 class Run:
@@ -71,8 +72,11 @@ class Run:
         self.changes = 0
         self.disks_replaced = 0
         self.bits_flipped = 0
+        self.writes_misdirected = 0
         # Whose disk holds a bit that nobody wrote.
         self.damaged: SimulatedNode | None = None
+        # Whose disk has put a write in a wrong place.
+        self.astray: SimulatedNode | None = None
         self.groups = self._make_groups()
         self.nodes = self._make_nodes()
         self._make_producers(operations)
@@ -149,7 +153,7 @@ class Run:
             raise
         finally:
             for node in self.nodes:
-                node.crash(lost_power=False)
+                node.end()
 
     def _execute(self) -> RunReport:
         for node in self.nodes:
@@ -211,40 +215,37 @@ class Run:
 
     def _disturb(self) -> None:
         victim = self._victim()
-        kind = self.random.randrange(22)
-        if kind <= 3:
+        if victim is None:
             self._restart_all()
-        elif kind == 4:
-            self.switch.heal()
-        elif kind == 5:
-            self.switch.break_some()
-        elif kind <= 7:
-            self._cut(victim)
-        elif victim is None:
             return
-        elif kind <= 9:
-            self._crash(victim)
-        elif kind in (17, 18):
-            self._crash_and_start(victim)
-        elif kind == 19:
-            fail_syncs(victim)
-        elif kind == 20:
-            self._flip_a_bit(victim)
-        elif kind == 21:
-            hang_disk(victim.machine)
-        elif kind == 10:
-            steps, lost = self.random.randint(0, 8), self.random.random() < 0.5
-            victim.machine.crash_in_a_write(steps, lost_power=lost)
-        elif kind == 11:
-            self._pause(victim)
-        elif kind == 12:
-            self._transfer(victim)
-        elif kind == 13:
-            fill_disk(victim.machine)
-        elif kind in (14, 15):
-            self._lose_a_disk(victim)
-        else:
-            self._jump_clock(victim)
+        weights, faults = zip(*self._faults(), strict=True)
+        self.random.choices(faults, weights)[0](victim)
+
+    def _faults(self) -> list[tuple[int, Callable[[SimulatedNode], None]]]:
+        """What may happen to a node, or to all of them, and how often compared with the others."""
+        return [
+            (4, lambda _: self._restart_all()),
+            (1, lambda _: self.switch.heal()),
+            (1, lambda _: self.switch.break_some()),
+            (2, self._cut),
+            (2, self._crash),
+            (2, self._crash_and_start),
+            (1, self._crash_in_a_write),
+            (1, self._pause),
+            (1, self._transfer),
+            (1, self._jump_clock),
+            (1, lambda victim: fill_disk(victim.machine)),
+            (1, lambda victim: hang_disk(victim.machine)),
+            (1, fail_syncs),
+            (1, fail_reads),
+            (2, self._lose_a_disk),
+            (2, self._rot),
+            (1, self._misdirect),
+        ]
+
+    def _crash_in_a_write(self, victim: SimulatedNode) -> None:
+        steps, lost = self.random.randint(0, 8), self.random.random() < 0.5
+        victim.machine.crash_in_a_write(steps, lost_power=lost)
 
     def _crash(self, victim: SimulatedNode) -> None:
         victim.crash(lost_power=self.random.random() < 0.4)
@@ -277,18 +278,19 @@ class Run:
             self.world.after(self.random.uniform(0.0, 0.1), self._start, victim)
 
     def _start(self, node: SimulatedNode) -> None:
-        if not node.is_up:
+        if node is self.astray and not node.is_up:
+            self._replace_disk(node)
+        elif not node.is_up:
             node.start()
 
     def _restart_all(self) -> None:
         for node in self.nodes:
-            if not node.is_up:
-                node.start()
+            self._start(node)
 
-    def _cut(self, victim: SimulatedNode | None) -> None:
+    def _cut(self, victim: SimulatedNode) -> None:
         numbers = [node.node for node in self.nodes]
         side = set(self.random.sample(numbers, self.random.randint(1, 2)))
-        if victim is not None and self.random.random() < 0.5:
+        if self.random.random() < 0.5:
             side = {victim.node}
         self.switch.partition(numbers, side, one_way=self.random.random() < 0.4)
 
@@ -321,15 +323,27 @@ class Run:
         victim.replace_disk()
         self.disks_replaced += 1
         self._want([node.id for node in self.nodes if node.node in wanted])
+        if victim is self.damaged:
+            self.damaged = self.astray = None
         victim.start()
 
-    def _flip_a_bit(self, victim: SimulatedNode) -> None:
-        """In what was closed long ago. The disk is as good as lost, once somebody notices."""
-        segments = victim.machine.drive.files(".log")[:-2]
-        if segments and self.changes_members and self._may_lose_a_disk():
-            victim.machine.drive.flip_bit(self.random.choice(segments), self.random)
+    def _rot(self, victim: SimulatedNode) -> None:
+        """A bit flips, in any file. The disk is as good as lost, once somebody notices."""
+        drive = victim.machine.drive
+        files = [path for path in drive.files() if drive.size(path)]
+        if files and self.changes_members and self._may_lose_a_disk():
+            drive.flip_bit(self.random.choice(files), self.random)
             self.bits_flipped += 1
             self.damaged = victim
+
+    def _misdirect(self, victim: SimulatedNode) -> None:
+        """A write goes astray. Nobody can tell that from a write that was never asked for, so the
+        disk is replaced before a process relies on it again."""
+        if self.changes_members and self._may_lose_a_disk():
+            drive = victim.machine.drive
+            drive.misdirects, drive.is_damaged = 1, True
+            self.damaged = self.astray = victim
+            self.writes_misdirected += 1
 
     def _may_lose_a_disk(self) -> bool:
         if self.damaged is not None:
@@ -385,6 +399,7 @@ class Run:
         self.switch.become_reliable()
         for node in self.nodes:
             node.machine.drive.empty_out()
+            node.machine.drive.failing.discard("read")
             node.machine.drive.steps_left = None
             node.set_clock_right()
         if self.damaged is not None:
@@ -405,7 +420,7 @@ class Run:
             if node.is_up and node.is_stopped:
                 node.crash(lost_power=False)
             if not node.is_up:
-                node.start()
+                self._start(node)
             elif self.random.random() < 0.2:
                 node.upkeep()
 
@@ -432,6 +447,7 @@ class Run:
             changes=self.changes,
             disks_replaced=self.disks_replaced,
             bits_flipped=self.bits_flipped,
+            writes_misdirected=self.writes_misdirected,
         )
 
 

@@ -20,17 +20,18 @@ from tests.sim.replicas.run import run_seed
 from tests.unit.replication import test_cold_entries, test_exchange, test_group
 from tests.unit.storage import test_crashes, test_log
 
-SEEDS_MAX = 150
+SEEDS_MAX = 400
 # How a test notices a bug: by itself, or because what it uses refuses to go on.
 NOTICED = (AssertionError, CorruptBatch, StorageDamaged, pytest.fail.Exception)
 # Saves a minute; a change of the code may move them, which costs only time.
 KNOWN_SEEDS = {
-    "a closed segment is not synced": 148,
-    "a recovered tail is not synced": 50,
-    "a refused heartbeat is not followed up": 46,
-    "a snapshot carries no producers": 23,
-    "compaction drops the last batch of a producer": 39,
-    "votes that a start found are not synced": 32,
+    "a closed segment is not synced": 298,
+    "a log start that was truncated takes effect": 30,
+    "a recovered tail is not synced": 35,
+    "a refused heartbeat is not followed up": 130,
+    "a snapshot carries no producers": 81,
+    "compaction drops the last batch of a producer": 60,
+    "votes that a start found are not synced": 94,
 }
 
 
