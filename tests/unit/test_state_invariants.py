@@ -17,12 +17,18 @@ from penstock.model.ids import (
     BrokerId,
     DirectoryId,
     GroupId,
+    LogIndex,
     MemberId,
     ReplicaId,
+    Term,
     TopicId,
     TopicName,
 )
+from penstock.raft.entries import HardState
+from penstock.raft.node import RaftNode
+from penstock.replication.producer_states import Producer, ProducerBatch, ProducerStates
 from tests.unit.groups.driver import GROUP, Driver
+from tests.unit.raft.groups import Group, rid
 
 ONE, TWO = BrokerId(1), BrokerId(2)
 TOPIC = TopicName("orders")
@@ -133,3 +139,37 @@ def _stable():  # type: ignore[no-untyped-def]
     driver = Driver()
     driver.stable({})
     return driver.group
+
+
+def no_commit_behind_the_log(node: RaftNode) -> None:
+    node._core.commit_index = LogIndex(node.last_index + 1)
+
+
+def no_entry_of_a_later_term(node: RaftNode) -> None:
+    node._core.hard_state = HardState(Term(0), None)
+
+
+def no_leader_that_follows_another(node: RaftNode) -> None:
+    node._core.leader = rid(2)
+
+
+@pytest.mark.parametrize(
+    "spoil", [no_commit_behind_the_log, no_entry_of_a_later_term, no_leader_that_follows_another]
+)
+def test_the_core_notices(spoil: Callable[[RaftNode], None]) -> None:
+    group = Group.of(3)
+    node = group.elect(1).node
+    node.validate()
+    spoil(node)
+    with pytest.raises(AssertionError):
+        node.validate()
+
+
+def test_batches_of_a_producer_lie_in_the_order_of_the_log() -> None:
+    states = ProducerStates()
+    first, second = ProducerBatch(0, 0, 5, 6, 0), ProducerBatch(1, 1, 7, 7, 0)
+    states._producers[1] = Producer(0, 0, (first, second))
+    states.validate()
+    states._producers[1] = Producer(0, 0, (second, first))
+    with pytest.raises(AssertionError):
+        states.validate()

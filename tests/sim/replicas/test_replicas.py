@@ -4,7 +4,7 @@ import pytest
 
 from tests.sim.replicas.run import run_seed
 
-SEEDS_PER_BLOCK = 40
+SEEDS_PER_BLOCK = 25
 
 
 @pytest.mark.parametrize("block", range(4))
