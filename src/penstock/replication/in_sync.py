@@ -107,7 +107,7 @@ class InSync:
 
 
 def index_held_by(wanted: int, node: RaftNode) -> int:
-    """The highest index that so many voters, or all there are, hold durably; no bound where that is
+    """The highest index that `wanted` voters, or all there are, hold durably; no bound if that is
     no more than the majority which holds what is committed. Fewer than that hold it right after
     the group has grown: it was committed by a majority of those who were there before."""
     voters = len(node.membership.voters)

@@ -63,5 +63,5 @@ class NodeParts:
     random_below: Callable[[int], int] = field(default_factory=lambda: Random().randrange)
     new_uuid: Callable[[], UUID] = uuid4
     raft: RaftSettings = field(default_factory=lambda: RaftSettings(heartbeats_by_host=True))
-    # After so many records a state machine writes a snapshot.
+    # After this many records a state machine writes a snapshot.
     snapshot_records: int = SNAPSHOT_RECORDS

@@ -24,9 +24,10 @@ from penstock.storage.batch_search import find_valid_batch
 from penstock.storage.own_table import read_own
 
 SECTOR_BYTES = 512
-# The length of a batch, which is never zero, lies within so many bytes of it.
+# The length of a batch, which is never zero, lies within its first bytes.
 _NEVER_ZEROS_BYTES = 12
-# Records end in zeros often, but hardly in so many. Where a flipped bit is looked for, any will do.
+# Records often end in a few zeros, hardly in this many. One is enough where a flipped bit would
+# have been found.
 _END_ZEROS_BYTES_MIN = 32
 # Larger batches are not searched for one flipped bit: that takes half a microsecond a byte, and a
 # power cut may leave a torn batch in each of a thousand logs.

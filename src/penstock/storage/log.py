@@ -433,7 +433,7 @@ class Log:
             if self._state.segments is segments:
                 raise FileGone(f"the log {self.directory} is closed") from None
         elif isinstance(error, EntriesGone | EntriesCut):
-            # Whether it is there is told by the extent, which nobody has to wait for.
+            # The extent says whether it is there, and nobody has to wait for that.
             if self._state.cuts == cuts:
                 raise error
         elif not self._state.was_cut_since(cuts):

@@ -66,7 +66,7 @@ def read_own(batch: bytes | bytearray | memoryview, header: BatchHeader) -> OwnE
 class _Columns:
     """Own entries as flat columns: a log that is never deleted collects them for life.
 
-    They only grow. Whoever was given the first so many of them may read those at any time.
+    They only grow. A table that was given the first of them may read those at any time.
     """
 
     __slots__ = ("indices", "kinds", "offsets", "payload_ends", "payloads", "terms")
