@@ -17,6 +17,7 @@ TEMPORARY_SUFFIX = ".tmp"
 
 # The kernel takes at most this many buffers in one vectored write (IOV_MAX).
 _VECTORS_MAX = 1024
+_COPY_BYTES = 1 << 20
 
 
 class SyncFailed(OSError):
@@ -49,6 +50,16 @@ class File(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class Content(Protocol):
+    """What `write_again` needs of a file."""
+
+    def pread(self, length: int, position: int) -> bytes: ...
+
+    def pwritev(self, parts: Sequence[Bytes], position: int) -> None: ...
+
+    def sync(self) -> None: ...
 
 
 class Lock(Protocol):
@@ -110,6 +121,17 @@ def write_atomically(file_system: FileSystem, path: Path, data: Bytes) -> None:
             file_system.remove(temporary)
         raise
     file_system.sync_directory(path.parent)
+
+
+def write_again(file: Content, start: int, end: int) -> None:
+    """Brings what a former process wrote to the disk, whatever became of its syncs.
+
+    After a sync that failed, the kernel takes what it could not write for written: readers see it
+    until the power goes, and no later sync writes it.
+    """
+    for position in range(start, end, _COPY_BYTES):
+        file.pwritev([file.pread(min(_COPY_BYTES, end - position), position)], position)
+    file.sync()
 
 
 def _write_new(file_system: FileSystem, path: Path, data: Bytes) -> None:

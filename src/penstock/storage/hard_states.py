@@ -16,7 +16,7 @@ from uuid import UUID
 from penstock.model.errors import StorageDamaged
 from penstock.model.ids import PartitionId, PartitionIndex, TopicId
 from penstock.model.limits import MIB
-from penstock.storage.file_system import File, FileSystem, SyncFailed
+from penstock.storage.file_system import File, FileSystem, SyncFailed, write_again
 from penstock.storage.hard_state_blocks import (
     PAGE_BYTES,
     VERSION,
@@ -117,7 +117,7 @@ class HardStates:
                 file.truncate(found.blocks.size)
             # A process that was killed may have left a vote that it had not synced. From now on
             # others rely on it, so it must not go with the power.
-            file.sync()
+            write_again(file, 0, found.blocks.size)
             file_system.sync_directory(path.parent)
         except BaseException:
             file.close()

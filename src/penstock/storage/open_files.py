@@ -9,6 +9,7 @@ a thread that hangs in making a file would take the loop with it.
 """
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
 
@@ -183,7 +184,7 @@ class CachedFile:
         finally:
             self._open_files._unpin(self)
 
-    def pwritev(self, parts: list[Bytes], position: int) -> None:
+    def pwritev(self, parts: Sequence[Bytes], position: int) -> None:
         file = self._open_files._pin(self)
         try:
             file.pwritev(parts, position)

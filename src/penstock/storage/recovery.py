@@ -21,7 +21,7 @@ from penstock.storage.batch_reader import BadBatch, read_batches
 from penstock.storage.batch_search import find_valid_batch
 from penstock.storage.checkpoint import Checkpoint, read_checkpoint
 from penstock.storage.continuity import misfit
-from penstock.storage.file_system import TEMPORARY_SUFFIX, FileSystem
+from penstock.storage.file_system import TEMPORARY_SUFFIX, FileSystem, write_again
 from penstock.storage.layout import (
     CHECKPOINT,
     CLEANED_SUFFIX,
@@ -249,7 +249,8 @@ class _Recovery:
     def _check_tail(self, segment: Segment, end: int, later: Sequence[int]) -> bool:
         """Takes over the batches behind the flush mark, and cuts what is bad; says whether
         later segments may follow."""
-        if end <= segment.size:
+        mark = segment.size
+        if end <= mark:
             return True
         segment.is_on_disk = True
         is_whole = True
@@ -261,7 +262,7 @@ class _Recovery:
             self._cut(segment, bad, end, later)
         # What is served from now on must not be lost by the next crash. The file may be one that a
         # process made and was killed before it had synced its name.
-        segment.file.sync()
+        write_again(segment.file, mark, segment.size)
         self._state.file_system.sync_directory(self._state.directory)
         return is_whole
 

@@ -9,9 +9,6 @@ from tests.unit.storage.fault_file_system import FaultFileSystem, PowerLoss
 # Whether a power loss may leave any of the sectors that were written since the last sync, and not
 # only the first ones.
 MIXES_SECTORS = True
-# Whether a process that starts after a failed sync still reads what that sync lost, as it may where
-# the page cache has kept it. No sync brings it to the disk then: it would have to be written again.
-CACHES_WHAT_IS_LOST = False
 
 
 def _nobody() -> None:
@@ -50,7 +47,8 @@ class Drive(FaultFileSystem):
     def reborn(self, random: Random, *, lost_power: bool) -> "Drive":
         """What the next process finds: everything written, or after a power loss less.
 
-        What a killed process had not synced is there, and can still go with the power.
+        What a killed process had not synced is there, and can still go with the power. So is what a
+        failed sync lost, as long as the page cache keeps it.
         """
         drive = self._empty()
         if lost_power:
@@ -59,20 +57,12 @@ class Drive(FaultFileSystem):
         else:
             drive._entries, drive._durable = self._entries, self._durable
             drive._pending = self._pending
-            if not CACHES_WHAT_IS_LOST:
-                self._drop_what_is_lost()
         return drive
 
     def after_power_loss(self, seed: int, *, in_order: bool | None = None) -> FaultFileSystem:
         if in_order is None and not MIXES_SECTORS:
             in_order = True
         return super().after_power_loss(seed, in_order=in_order)
-
-    def _drop_what_is_lost(self) -> None:
-        for inode in self._entries.values():
-            if inode is not None and inode.has_lost:
-                inode.sync()
-                inode.data, inode.has_lost = bytearray(inode.durable), False
 
     def _empty(self) -> "Drive":
         drive = Drive(bytes_max=self.bytes_max)

@@ -3,13 +3,13 @@
 The docstring of each says which rule it breaks.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 from penstock.model.clock import Clock
-from penstock.model.errors import Reason, StorageDamaged
+from penstock.model.errors import Reason
 from penstock.model.ids import DirectoryId, LogIndex, Offset, ReplicaId, Term
 from penstock.records.batch import BatchHeader
 from penstock.replication import opening, store
@@ -24,13 +24,12 @@ from penstock.replication.producer_ledger import ProducerLedger
 from penstock.replication.producer_states import ProducerStates
 from penstock.replication.refill import Refill
 from penstock.replication.replica import Replica
-from penstock.storage import file_system, recovery
+from penstock.storage import file_system, hard_states, recovery
 from penstock.storage.appender import Appender
 from penstock.storage.checkpointer import Checkpointer
-from penstock.storage.file_system import Bytes, FileSystem
-from penstock.storage.hard_states import HardStates, read_hard_states, write_hard_states
+from penstock.storage.file_system import Bytes, Content, FileSystem
+from penstock.storage.hard_states import HardStates
 from penstock.storage.log import NO_DOUBT, Doubt, Log
-from penstock.storage.open_files import CachedFile
 from penstock.storage.recovery import _Recovery
 from penstock.storage.segment import Segment
 from penstock.storage.segment_cleaner import SegmentCleaner
@@ -126,28 +125,26 @@ def content_not_synced(disk: FileSystem, path: Path, data: Bytes) -> None:
     file.close()
 
 
-@mutation("a recovered tail is not synced", (_Recovery, "_check_tail"))
-def tail_not_synced(self: _Recovery, segment: Segment, end: int, later: Sequence[int]) -> bool:
+@mutation("a recovered tail is not synced", (recovery, "write_again"))
+def tail_not_synced(_file: Content, _start: int, _end: int) -> None:
     """What is served from now on must not be lost by the next crash."""
-    with patch.object(CachedFile, "sync", lambda _: None):
-        return _check_tail(self, segment, end, later)
 
 
-@mutation("votes that a start found are not synced", (HardStates, "open"))
-@classmethod  # type: ignore[misc]
-def found_votes_not_synced(
-    cls: type[HardStates], path: Path, *, file_system: FileSystem
-) -> HardStates:
+@mutation("a recovered tail is synced, not written again", (recovery, "write_again"))
+def tail_not_written_again(file: Content, _start: int, _end: int) -> None:
+    """A sync that failed has lost what readers still see, and the next one does not write it."""
+    file.sync()
+
+
+@mutation("votes that a start found are not synced", (hard_states, "write_again"))
+def found_votes_not_synced(_file: Content, _start: int, _end: int) -> None:
     """What others rely on must not go with the power."""
-    if not file_system.exists(path):
-        write_hard_states(path, {}, file_system=file_system)
-    found = read_hard_states(path, file_system=file_system)
-    if found.lost:
-        raise StorageDamaged(str(path), 0, "lost")
-    file = file_system.open(path)
-    if found.blocks.torn is not None:
-        file.truncate(found.blocks.size)
-    return cls(path, file, found, file_system=file_system)
+
+
+@mutation("votes that a start found are synced, not written again", (hard_states, "write_again"))
+def found_votes_not_written_again(file: Content, _start: int, _end: int) -> None:
+    """As for the tail of a log."""
+    file.sync()
 
 
 @mutation("a checkpoint is written before the data that it names", (Checkpointer, "save"))

@@ -19,6 +19,8 @@ LEADER_WITHIN_S = 5.0
 DECIDED_WITHIN_S = 40.0
 BEFORE_S = (0.2, 3.0)
 ROUNDS = 3
+FAILED_SYNCS_CHANCE = 0.5
+FAILED_SYNCS_S = (0.02, 0.5)
 # Of the end of a log, where the last batch is in any case.
 LAST_BYTES = 60
 
@@ -29,6 +31,7 @@ class TailReport:
     steps: int
     acknowledged: int
     power_cuts: int
+    failed_syncs: int
     slowest_s: float
     tails_flipped: int
     stopped: int
@@ -41,7 +44,7 @@ class Tails(Run):
         super().__init__(seed, operations)
         self.fault_chance = 0.0
         self.switch.become_reliable()
-        self.power_cuts = self.tails_flipped = self.stopped = 0
+        self.power_cuts = self.failed_syncs = self.tails_flipped = self.stopped = 0
         self.slowest_s = 0.0
 
     def _start_all(self) -> None:
@@ -75,6 +78,7 @@ class Tails(Run):
             steps=report.steps,
             acknowledged=report.acknowledged,
             power_cuts=self.power_cuts,
+            failed_syncs=self.failed_syncs,
             slowest_s=self.slowest_s,
             tails_flipped=self.tails_flipped,
             stopped=self.stopped,
@@ -82,20 +86,40 @@ class Tails(Run):
 
 
 class PowerCut(Tails):
-    """What was synced is there again, and somebody leads soon."""
+    """What was synced is there again, and somebody leads soon.
+
+    Before some of the cuts all disks fail to sync, and processes that start after that still see
+    what did not reach them.
+    """
 
     def _execute(self) -> RunReport:
         self._start_all()
         self._await_leaders(DECIDED_WITHIN_S)
         for _ in range(ROUNDS):
             self._work()
-            for node in self.nodes:
-                node.crash(lost_power=True)
+            if self.random.random() < FAILED_SYNCS_CHANCE:
+                self._fail_syncs()
+            self._restart_all(lost_power=True)
             self.power_cuts += 1
-            self._start_all()
-            self.slowest_s = max(self.slowest_s, self._await_leaders(LEADER_WITHIN_S))
         self._heal()
         return self._report()
+
+    def _fail_syncs(self) -> None:
+        for node in self.nodes:
+            node.machine.drive.failing.add("sync")
+        self.world.run_for(self.random.uniform(*FAILED_SYNCS_S))
+        for node in self.nodes:
+            node.machine.drive.failing.clear()
+        self._restart_all(lost_power=False)
+        self.failed_syncs += 1
+        if self.random.random() < 0.5:
+            self._work()
+
+    def _restart_all(self, *, lost_power: bool) -> None:
+        for node in self.nodes:
+            node.crash(lost_power=lost_power)
+        self._start_all()
+        self.slowest_s = max(self.slowest_s, self._await_leaders(LEADER_WITHIN_S))
 
 
 class FlippedTails(Tails):

@@ -18,7 +18,7 @@ from tests.sim.replicas import test_hanging_disks, test_lost_disks, test_tails
 from tests.sim.replicas.mutations import ALL
 from tests.sim.replicas.run import run_seed
 from tests.unit.replication import test_cold_entries, test_exchange, test_group
-from tests.unit.storage import test_crashes, test_log
+from tests.unit.storage import test_crashes, test_hard_states, test_log
 
 SEEDS_MAX = 400
 # How a test notices a bug: by itself, or because what it uses refuses to go on.
@@ -42,6 +42,13 @@ def _beats() -> None:
 
 def _crashes() -> None:
     test_crashes.test_every_crash_is_survived("lazy syncs")
+
+
+def _lost_votes() -> None:
+    for chance in range(10):
+        test_hard_states.test_what_a_failed_sync_lost_is_durable_before_the_next_process_uses_it(
+            chance
+        )
 
 
 DIRECTED: dict[str, Callable[[], None]] = {
@@ -74,6 +81,10 @@ DIRECTED: dict[str, Callable[[], None]] = {
     "broken connections are not told to the groups": (
         test_exchange.test_replicas_hear_of_a_lost_node_and_again_when_it_is_known_to_be_dead
     ),
+    "a recovered tail is synced, not written again": (
+        test_tails.test_after_a_power_cut_of_all_nodes_somebody_leads_soon
+    ),
+    "votes that a start found are synced, not written again": _lost_votes,
     "a log is cut without a note of where it ended": (
         test_tails.test_rot_at_the_ends_of_two_logs_of_three_loses_nothing_or_stops
     ),

@@ -8,6 +8,7 @@ SEEDS = range(1, 16)
 def test_after_a_power_cut_of_all_nodes_somebody_leads_soon() -> None:
     reports = [run_power_cut(seed) for seed in SEEDS]
     assert sum(report.power_cuts for report in reports) == 3 * len(SEEDS)
+    assert sum(report.failed_syncs for report in reports) > len(SEEDS)
     assert sum(report.acknowledged for report in reports) > 100 * len(SEEDS)
 
 

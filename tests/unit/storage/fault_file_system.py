@@ -16,9 +16,6 @@ from penstock.storage.file_system import Bytes, write_atomically
 
 # What a disk writes as a whole.
 SECTOR_BYTES = 512
-# Where a file ends with fewer bytes of a sector, that sector is not lost alone: recovery can't tell
-# so few zeros from the end of a batch, and takes them for rot.
-END_BYTES_MIN = 32
 
 
 class PowerLoss(BaseException):
@@ -38,7 +35,7 @@ def _torn(data: bytes, position: int, chance: random.Random) -> bytes:
     """Part of a write: the file ends there, or sectors of zeros follow."""
     kept = chance.randint(0, len(data) - 1)
     whole = max(0, kept - (position + kept) % SECTOR_BYTES)
-    if chance.random() >= 0.3 or len(data) - whole < END_BYTES_MIN:
+    if chance.random() >= 0.3:
         return data[:kept]
     return data[:whole] + bytes(len(data) - whole)
 
@@ -117,8 +114,6 @@ class _Versions:
         content = bytearray(self._first.ljust(size, b"\0"))
         for start, later in self._later.items():
             chosen = chance.randrange(len(later) + 1)
-            if size - start < END_BYTES_MIN:
-                chosen = len(later)
             if chosen > 0:
                 _apply(content, start, later[chosen - 1].ljust(SECTOR_BYTES, b"\0"))
         return content[:size]

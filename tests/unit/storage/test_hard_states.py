@@ -3,6 +3,7 @@
 import errno
 import logging
 from pathlib import Path
+from random import Random
 from uuid import UUID
 
 import pytest
@@ -123,13 +124,15 @@ def test_a_failed_sync_is_told_apart() -> None:
         states.flush()
 
 
-def test_what_a_killed_process_left_unsynced_is_durable_before_it_is_used() -> None:
+@pytest.mark.parametrize("chance", range(10))
+def test_what_a_failed_sync_lost_is_durable_before_the_next_process_uses_it(chance: int) -> None:
     disk = new_disk()
-    killed = HardStates.open(PATH, file_system=disk)
-    killed.put(group(1), StoredHardState(3, 2, "voted for"))
+    disk.chance = Random(chance)
+    failed = HardStates.open(PATH, file_system=disk)
+    failed.put(group(1), StoredHardState(3, 2, "voted for"))
     disk.failing.add("sync")
     with pytest.raises(SyncFailed):
-        killed.flush()
+        failed.flush()
     disk.failing.clear()
     found = HardStates.open(PATH, file_system=disk).get(group(1))
     assert found == StoredHardState(3, 2, "voted for")

@@ -3,6 +3,7 @@
 import errno
 from itertools import pairwise
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -453,6 +454,24 @@ def test_a_failed_sync_is_told_apart() -> None:
     with pytest.raises(SyncFailed):
         log.append([batch(offset, record(bytes(100))) for offset in range(1, 20)])
     assert log.end_offset == 1
+
+
+@pytest.mark.parametrize("chance", range(10))
+def test_what_a_failed_sync_lost_is_durable_before_the_next_process_serves_it(chance: int) -> None:
+    """The page cache still shows it, and another sync would not write it."""
+    disk = FaultFileSystem()
+    disk.chance = Random(chance)
+    bench = Bench(disk, SMALL)
+    log = bench.create()
+    fill(log, 3)
+    log.append([batch(offset, record(bytes(100))) for offset in range(3, 6)])
+    disk.failing.add("sync")
+    with pytest.raises(SyncFailed):
+        log.sync()
+    disk.failing.clear()
+    assert bench.open().end_offset == 6
+    for seed in range(10):
+        assert Bench(disk.after_power_loss(seed), SMALL).open().end_offset == 6
 
 
 def test_batches_must_follow_on() -> None:
