@@ -24,8 +24,10 @@ def fill_disk(machine: Machine) -> None:
 
 
 def hang_disk(machine: Machine) -> None:
-    """For a while no call of a thread comes back; then all that was asked for is done."""
+    """For a while no call of a thread comes back. What was asked for is done at the end, or it was
+    done at once and only the answer is late."""
     world = machine.world
+    machine.disk_answers_late = world.random.random() < 0.5
     shortest, longest = world.random.choice((STALLS_S, HANGS_S))
     machine.disk_hangs_until = world.now + world.random.uniform(shortest, longest)
 

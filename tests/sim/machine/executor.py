@@ -67,7 +67,8 @@ class Answer:
 class SimulatedExecutor(LoopExecutor):
     """`duration` gives how long a job keeps its thread; its effects appear at the end of it.
 
-    Before `hangs_until` no job has effects or ends, however long ago it began.
+    Before `hangs_until` no job ends, however long ago it began. Nor has it effects before, unless
+    `answers_late`: then the disk does what it is asked for in time, and only says so late.
     """
 
     def __init__(
@@ -77,12 +78,14 @@ class SimulatedExecutor(LoopExecutor):
         threads: int,
         duration: Callable[[], float],
         hangs_until: Callable[[], float],
+        answers_late: Callable[[], bool],
     ) -> None:
         self._world = world
         self._loop = loop
         self._idle_threads = threads
         self._duration = duration
         self._hangs_until = hangs_until
+        self._answers_late = answers_late
         self._queue: deque[tuple[Future[Any] | Answer, Job]] = deque()
 
     def submit(self, function: Callable[..., T], /, *args: Any, **named: Any) -> Future[T]:
@@ -106,11 +109,37 @@ class SimulatedExecutor(LoopExecutor):
     def _end(self, future: Future[Any] | Answer, job: Job) -> None:
         if self._loop.is_dead:
             return
-        stands_still_until = max(self._loop.stands_still_until(), self._hangs_until())
+        hangs_until = self._hangs_until()
+        stands_still_until = max(self._loop.stands_still_until(), hangs_until)
         if self._world.now < stands_still_until:
-            self._world.at(stands_still_until, self._end, future, job)
+            if stands_still_until == hangs_until and self._answers_late():
+                self._world.at(hangs_until, self._answer_late, self._run_silently(future, job))
+            else:
+                self._world.at(stands_still_until, self._end, future, job)
             return
         self._loop.act_on(self._run, future, job)
+        self._free_thread()
+
+    def _run_silently(self, future: Future[Any] | Answer, job: Job) -> list[Job]:
+        """Gives what the job wanted its loop to hear, which hears nothing yet."""
+        loop, told = self._loop, list[Job]()
+
+        def tell(callback: Callable[..., object], *args: Any) -> None:
+            told.append(partial(callback, *args))
+
+        loop.call_soon_threadsafe = tell  # type: ignore[method-assign,assignment]
+        try:
+            self._run(future, job)
+        finally:
+            del loop.call_soon_threadsafe
+        return told
+
+    def _answer_late(self, told: list[Job]) -> None:
+        for callback in told:
+            self._loop.deliver(callback)
+        self._free_thread()
+
+    def _free_thread(self) -> None:
         self._idle_threads += 1
         if self._queue:
             self._start_some()

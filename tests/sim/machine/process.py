@@ -29,6 +29,8 @@ class Machine:
         self.slow_disk_chance = world.random.choice((0.0, 0.02, 0.2))
         # Until then its disk takes calls and answers none.
         self.disk_hangs_until = 0.0
+        # Whether it does what it is asked for meanwhile.
+        self.disk_answers_late = False
         self.process: Process | None = None
         # Called while all that a process did can still be seen.
         self.after_death: Callable[[], None] = _nobody
@@ -97,6 +99,7 @@ class Process:
             threads,
             machine.job_duration,
             lambda: machine.disk_hangs_until,
+            lambda: machine.disk_answers_late,
         )
 
     def random_below(self, bound: int) -> int:

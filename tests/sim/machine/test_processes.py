@@ -292,3 +292,21 @@ def test_what_other_threads_log_is_no_bug_of_the_run() -> None:
         thread.join()
     with pytest.raises(AssertionError, match="of another test"), bugs_fail(one.world):
         log()
+
+
+def test_a_disk_that_answers_late_has_done_what_it_was_asked_for() -> None:
+    one = machine()
+    process = one.start()
+    process.drive.make_directory(DIRECTORY)
+    one.disk_hangs_until, one.disk_answers_late = 10.0, True
+
+    async def write() -> float:
+        await asyncio.to_thread(process.drive.create, FILE)
+        return one.world.now
+
+    writing = process.spawn(write())
+    one.world.run_for(5.0)
+    assert process.drive.exists(FILE)
+    assert not writing.done()
+    assert one.world.run_until(writing.done, 10.0)
+    assert writing.result() >= one.disk_hangs_until

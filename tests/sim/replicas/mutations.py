@@ -24,6 +24,7 @@ from penstock.replication.producer_ledger import ProducerLedger
 from penstock.replication.producer_states import ProducerStates
 from penstock.replication.refill import Refill
 from penstock.replication.replica import Replica
+from penstock.replication.writer import Writer
 from penstock.storage import file_system, hard_states, recovery
 from penstock.storage.appender import Appender
 from penstock.storage.checkpointer import Checkpointer
@@ -100,6 +101,18 @@ def stays_without_a_disk(self: GroupMember) -> None:
 def stands_without_a_disk(self: GroupMember) -> OSError | None:
     """Whoever can't write would be elected for nothing."""
     return None
+
+
+_check_deadline = Writer.check_deadline
+
+
+@mutation("a write that hangs is taken back and tried again", (Writer, "check_deadline"))
+def takes_back_late_writes(self: Writer) -> None:
+    """A disk that does not answer may have done what it was asked for."""
+    _check_deadline(self)
+    job = self._running
+    if job is not None and job.is_late:
+        job.writes, self._queue = [], [*job.writes, *self._queue]
 
 
 # What a crash leaves

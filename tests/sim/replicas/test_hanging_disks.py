@@ -20,6 +20,7 @@ class HangingDisk(Run):
 
     group_counts = (1,)
     copies_wanted = (1, 2)
+    answers_late = False
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed, OPERATIONS)
@@ -44,6 +45,7 @@ class HangingDisk(Run):
 
     def hang(self, node: SimulatedNode, seconds: float) -> None:
         node.machine.disk_hangs_until = self.world.now + seconds
+        node.machine.disk_answers_late = self.answers_late
 
     def run_until(self, condition: Callable[[], bool], seconds: float) -> None:
         limit = self.world.now + seconds
@@ -64,6 +66,12 @@ class HangingLeader(HangingDisk):
         while self.world.now < leader.machine.disk_hangs_until:
             self.world.run_for(0.1)
             require(not leader.leading(), "it leads again although its disk hangs")
+
+
+class LateLeader(HangingLeader):
+    """Its disk does what it is asked for, and says so when another node leads."""
+
+    answers_late = True
 
 
 class HangingFollower(HangingDisk):
@@ -99,6 +107,10 @@ def _run(scenario: type[HangingDisk]) -> None:
 
 def test_a_leader_whose_disk_hangs_is_replaced() -> None:
     _run(HangingLeader)
+
+
+def test_a_leader_whose_disk_answers_late_is_replaced_and_what_it_wrote_counts_once() -> None:
+    _run(LateLeader)
 
 
 def test_a_replica_whose_disk_hangs_does_not_stand_for_election() -> None:
