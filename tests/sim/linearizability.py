@@ -5,6 +5,7 @@ within its own time, and a set of placed operations that led to a state once is 
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from enum import Enum
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -28,14 +29,24 @@ Model = Callable[[Hashable, Hashable], tuple[Hashable, Hashable]]
 OnlyLooks = Callable[[Hashable, Hashable], bool]
 
 
-def is_linearizable(
+class Verdict(Enum):
+    EXPLAINED = "some order explains it"
+    UNEXPLAINED = "no order explains it"
+    GIVEN_UP = "too wide to be judged"
+
+
+def is_linearizable(history: Iterable[Operation], model: Model, start: Hashable) -> bool:
+    return judge(history, model, start) is Verdict.EXPLAINED
+
+
+def judge(
     history: Iterable[Operation],
     model: Model,
     start: Hashable,
     only_looks: OnlyLooks = lambda _call, _result: False,
     tries_max: int | None = None,
-) -> bool:
-    """Also true when so many tries found nothing: some histories are too wide to be judged."""
+) -> Verdict:
+    """Gives up when so many tries found nothing."""
     operations = sorted(history, key=attrgetter("called"))
     everyone = (1 << len(operations)) - 1
     must = sum(1 << bit for bit, done in enumerate(operations) if done.returned != NEVER)
@@ -45,7 +56,7 @@ def is_linearizable(
     while waiting and (tries_max is None or len(seen) < tries_max):
         placed, state = waiting.pop()
         if placed & must == must:
-            return True
+            return Verdict.EXPLAINED
         if (placed, state) in seen:
             continue
         seen.add((placed, state))
@@ -63,7 +74,7 @@ def is_linearizable(
             if expected == UNKNOWN and after != state and returned != NEVER:
                 found.append((placed | 1 << bit, state))
         waiting += found
-    return bool(waiting)
+    return Verdict.GIVEN_UP if waiting else Verdict.UNEXPLAINED
 
 
 def _candidates(operations: Sequence[Operation], left: int) -> list[int]:

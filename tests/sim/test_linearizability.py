@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from tests.sim.linearizability import NEVER, UNKNOWN, Operation, is_linearizable
+from tests.sim.linearizability import NEVER, UNKNOWN, Operation, Verdict, is_linearizable, judge
 
 
 def register(state: Hashable, call: Hashable) -> tuple[Hashable, Hashable]:
@@ -55,3 +55,11 @@ def test_what_a_single_copy_did_is_always_explained() -> None:
             else:
                 history.append(read(early, late, state))
         assert is_linearizable(history, register, 0)
+
+
+def test_a_search_that_is_given_up_is_not_taken_for_an_explanation() -> None:
+    wide = [write(0, 9, number) for number in range(1, 9)]
+    impossible = [*wide, read(10, 11, 0)]
+    assert judge(impossible, register, 0, tries_max=10) is Verdict.GIVEN_UP
+    assert judge(impossible, register, 0) is Verdict.UNEXPLAINED
+    assert judge([*wide, read(10, 11, 1)], register, 0, tries_max=10) is Verdict.EXPLAINED

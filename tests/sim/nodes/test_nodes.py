@@ -18,6 +18,7 @@ def test_every_invariant_holds_in_random_runs(block: int) -> None:
     assert sum(report.read for report in reports) > 100 * SEEDS_PER_BLOCK
     assert sum(report.fetched_in_sessions for report in reports) > 5 * SEEDS_PER_BLOCK
     assert sum(report.stops for report in reports) > 0
+    assert not any(report.histories_given_up for report in reports)
 
 
 def test_the_same_seed_gives_the_same_run() -> None:
