@@ -13,8 +13,11 @@ from penstock.cluster import deciding
 from penstock.cluster.deciding import Decider
 from penstock.cluster.registration import Registration
 from penstock.cluster.topic import Topic
+from penstock.groups import coordinator
+from penstock.groups.records import GroupRecord, GroupRemoved
+from penstock.groups.state import GroupsState
 from penstock.model.errors import Refused
-from penstock.model.ids import BrokerId, Offset
+from penstock.model.ids import BrokerId, GroupId, Offset
 from penstock.replication.commit import Commit
 from penstock.replication.feed import Feed
 from penstock.replication.group_member import GroupMember
@@ -123,6 +126,15 @@ def ends_terms_too_early(self: Replica, epoch: int) -> tuple[int, int]:
     """Before it has committed it may not know of all that was."""
     self.check_leader()
     return end_of_term(self._log, epoch, self.term, self.high_watermark)
+
+
+# Groups
+
+
+@mutation("the offsets of a deleted group stay", (coordinator, "decide_group_removal"))
+def offsets_outlive_group(_: GroupsState, group_id: GroupId) -> list[GroupRecord]:
+    """Whoever uses the name of a deleted group next begins without offsets."""
+    return [GroupRemoved(group_id)]
 
 
 # Stops

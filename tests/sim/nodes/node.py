@@ -12,7 +12,7 @@ from penstock.cluster.changes import Change, TopicDeleted
 from penstock.config import Settings
 from penstock.groups.partitioner import partition_of
 from penstock.model.endpoint import Endpoint
-from penstock.model.errors import StartRefused, StorageDamaged
+from penstock.model.errors import StartRefused
 from penstock.model.ids import BrokerId, GroupId, PartitionId, ReplicaId, TopicId
 from penstock.raft.settings import RaftSettings
 from penstock.replication.replica import Replica
@@ -207,7 +207,8 @@ class SimulatedNode:
                 self._watch(replica)
             server._on_stop(self._drain)
             await server.register(Endpoint(f"node-{self.node}", 9092))
-        except (StartRefused, StorageDamaged) as refused:
+        except (StartRefused, OSError) as refused:
+            # A process that can't use its files ends; an operator starts it again.
             self.refused = refused
             self._note(f"can't start: {refused}")
             return

@@ -1,4 +1,4 @@
-"""What the simulated group takes for a lost commit, and what not."""
+"""What the simulated group takes for a lost commit or a vain deletion, and what not."""
 
 import asyncio
 from random import Random
@@ -18,7 +18,7 @@ REFUSED: list[Reason | None] = [Reason.NOT_COORDINATOR]
 class Broker:
     """Leaves the answers to the test."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, deletion_chance: float = 0.0) -> None:
         self.world = World(Random(1))
         self.loop = SimulatedLoop(self.world, rate=1.0)
         self.answers: list[asyncio.Future[list[Reason | None]]] = []
@@ -28,10 +28,20 @@ class Broker:
             machine=SimpleNamespace(process=process),
             server=SimpleNamespace(services=SimpleNamespace(groups=self)),
             ask=self.loop.create_task,
+            group_log=lambda _: None,
         )
-        self.committer = Committer(self.world, [node], "data")
+        self.committer = Committer(self.world, [node], "data", 1, deletion_chance)
 
     async def commit_offsets(self, command: CommitOffsets) -> list[Reason | None]:
+        return await self._answer()
+
+    async def delete_offsets(self, *_: object) -> list[Reason | None]:
+        return await self._answer()
+
+    async def delete(self, _: object) -> list[Reason | None]:
+        return await self._answer()
+
+    async def _answer(self) -> list[Reason | None]:
         answer = self.loop.create_future()
         self.answers.append(answer)
         return await answer
@@ -45,7 +55,7 @@ class Broker:
         self.world.run_for(0.1)
 
     def explains(self, found: int | None) -> bool:
-        self.committer.found = found
+        self.committer.found = None if found is None else {0: found}
         return self.committer.is_explained
 
 
@@ -92,3 +102,19 @@ def test_with_the_end_of_its_process_a_commit_is_over() -> None:
     broker.ask()
     broker.answer(2, DONE)
     assert not broker.explains(1)
+
+
+def test_after_a_deletion_nothing_older_is_found() -> None:
+    broker = Broker()
+    broker.ask()
+    broker.answer(1, DONE)
+    broker.committer._deletion_chance = 1.0
+    broker.ask()
+    assert [broker.explains(found) for found in (0, 1)] == [True, True]
+    broker.answer(2, DONE)
+    assert broker.committer.deletions == 1
+    assert [broker.explains(found) for found in (0, 1)] == [True, False]
+    broker.committer._deletion_chance = 0.0
+    broker.ask()
+    broker.answer(3, DONE)
+    assert [broker.explains(found) for found in (0, 1, 3)] == [False, False, True]

@@ -14,6 +14,7 @@ def test_every_invariant_holds_in_random_runs(block: int) -> None:
     assert sum(report.acknowledged for report in reports) > 100 * SEEDS_PER_BLOCK
     assert sum(report.changes_of_topics for report in reports) > 5 * SEEDS_PER_BLOCK
     assert sum(report.commits_of_offsets for report in reports) > 5 * SEEDS_PER_BLOCK
+    assert sum(report.deletions_of_offsets for report in reports) > SEEDS_PER_BLOCK
     assert sum(report.commits_of_members for report in reports) > SEEDS_PER_BLOCK
     assert sum(report.read for report in reports) > 100 * SEEDS_PER_BLOCK
     assert sum(report.fetched_in_sessions for report in reports) > 5 * SEEDS_PER_BLOCK

@@ -108,6 +108,9 @@ class History:
                 raise Violation(f"{replica} has {committed} where {known} was committed")
 
     def _note_producer(self, header: BatchHeader) -> None:
+        if header.producer_id < 0:
+            # Of somebody without a memory, such as a coordinator.
+            return
         batch = (header.last_offset, header.base_sequence + header.record_count - 1)
         self._batches.setdefault(header.producer_id, []).append(batch)
 
