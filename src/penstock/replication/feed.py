@@ -103,7 +103,8 @@ class Feed(Generic[S, R]):
         if self._retry is not None:
             self._retry.cancel()
         if self._watch is not None and self.applied == self.replica.high_watermark:
-            await self.write_snapshot()
+            # What is committed from now on nobody applies, so there is nothing to wait for.
+            await self._cover_applied()
         self._refuse_waiting(Refused(Reason.NOT_LEADER_OR_FOLLOWER, "the broker is shutting down"))
 
     # Following
@@ -214,13 +215,17 @@ class Feed(Generic[S, R]):
         Compaction asks for it first: it may drop tombstones, and a replay that starts from an older
         snapshot would then never see that the key was deleted.
         """
-        while self._snapshotting is not None:
-            await asyncio.wait([self._snapshotting])
         try:
             # What compaction may drop must be applied first.
             await self.wait_for(self.replica.high_watermark)
         except Refused:
             return False
+        return await self._cover_applied()
+
+    async def _cover_applied(self) -> bool:
+        """One at a time: of two the older one could be the last to reach the file."""
+        while self._snapshotting is not None:
+            await asyncio.wait([self._snapshotting])
         if self.applied != self._snapshot_offset:
             return await self._start_snapshot()
         return True

@@ -1,9 +1,10 @@
 """Proves that the committed copy on every node is the same, and that a host follows leadership."""
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 
 import pytest
 
@@ -298,5 +299,73 @@ def test_a_feed_that_could_not_read_tries_again_although_nothing_new_comes(
             await replica.committed()
             await asyncio.wait_for(feed.wait_for(Offset(1)), PATIENCE_S)
             assert (feed.state.numbers, failures) == ({"a": 1}, 0)
+
+    run(scenario)
+
+
+class SlowSnapshots:
+    """Lets a feed's snapshots wait until they may go on, and counts how many do so at once."""
+
+    def __init__(self, feed: Feed[Table, Put], monkeypatch: pytest.MonkeyPatch) -> None:
+        self.go_on = Event()
+        self.under_way = self.most = 0
+        self._lock = Lock()
+        self._write = feed._file.write
+        monkeypatch.setattr(feed._file, "write", self._write_later)
+
+    def _write_later(self, encode: Callable[[], bytes], offset: Offset) -> None:
+        with self._lock:
+            self.under_way += 1
+            self.most = max(self.most, self.under_way)
+        self.go_on.wait(PATIENCE_S)
+        self._write(encode, offset)
+        with self._lock:
+            self.under_way -= 1
+
+
+def test_a_feed_ends_although_more_is_committed_while_its_snapshot_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            replica = await node.replica(COMPACTED)
+            feed = feed_on(node, replica, snapshot_records=1)
+            host = host_on(node, replica, feed)
+            await feed.load()
+            await host.load()
+            slow = SlowSnapshots(feed, monkeypatch)
+            await host.submit([("a", 1)])
+            await until(lambda: slow.under_way == 1)
+            closing = asyncio.create_task(feed.close())
+            await asyncio.sleep(0)
+            await host.submit([("b", 2)])
+            slow.go_on.set()
+            await asyncio.wait_for(closing, PATIENCE_S)
+            await host.close()
+
+    run(scenario)
+
+
+def test_compaction_s_snapshot_waits_for_the_one_that_is_being_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            replica = await node.replica(COMPACTED)
+            feed = feed_on(node, replica, snapshot_records=1)
+            host = host_on(node, replica, feed)
+            await feed.load()
+            await host.load()
+            slow = SlowSnapshots(feed, monkeypatch)
+            monkeypatch.setattr(feed, "_follow", lambda: None)
+            await host.submit([("a", 1)])
+            writing = asyncio.create_task(feed.write_snapshot())
+            await asyncio.sleep(0)
+            await feed._advance()
+            await until(lambda: slow.under_way >= 1)
+            await host.submit([("b", 2)])
+            slow.go_on.set()
+            assert await asyncio.wait_for(writing, PATIENCE_S)
+            assert slow.most == 1
 
     run(scenario)
