@@ -5,6 +5,7 @@ The docstring of each says which rule it breaks.
 
 import asyncio
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from penstock.broker.fetch_sessions import FetchSession, PartitionKey, Wanted
@@ -18,6 +19,7 @@ from penstock.groups.records import GroupRecord, GroupRemoved
 from penstock.groups.state import GroupsState
 from penstock.model.errors import Refused
 from penstock.model.ids import BrokerId, GroupId, Offset
+from penstock.replication import state_files
 from penstock.replication.commit import Commit
 from penstock.replication.feed import Feed
 from penstock.replication.group_member import GroupMember
@@ -25,6 +27,10 @@ from penstock.replication.hosting import Host
 from penstock.replication.keeper import LogKeeper
 from penstock.replication.positions import end_of_term
 from penstock.replication.replica import Replica
+from penstock.storage import snapshot
+from penstock.storage.checksummed import _PREFIX
+from penstock.storage.file_system import FileSystem
+from penstock.storage.snapshot import Snapshot
 from tests.sim.mutation import Mutations
 
 ALL = Mutations()
@@ -105,6 +111,16 @@ def snapshots_what_is_to_come(self: Feed[Any, Any]) -> asyncio.Task[bool]:
     self._snapshotting = task
     task.add_done_callback(self._snapshot_ended)
     return task
+
+
+@mutation("a snapshot is believed without its checksum", (state_files, "read_snapshot"))
+def believes_snapshots(file_system: FileSystem, path: Path) -> Snapshot | None:
+    """What a disk made of a snapshot is not what its state was: the log says that."""
+    if not file_system.exists(path):
+        return None
+    data = file_system.read(path)
+    (offset,) = snapshot._OFFSET.unpack_from(data, _PREFIX.size)
+    return Snapshot(data[_PREFIX.size + snapshot._OFFSET.size :], Offset(offset))
 
 
 # Consumers

@@ -17,7 +17,9 @@ from penstock.model.ids import BrokerId, GroupId, PartitionId, ReplicaId, TopicI
 from penstock.raft.settings import RaftSettings
 from penstock.replication.replica import Replica
 from penstock.server import Node, NodeParts
+from penstock.storage import repair
 from penstock.storage.checkpoint import read_checkpoint
+from penstock.storage.data_directory import DataDirectory
 from penstock.storage.log import Log
 from tests.sim.machine.events import EventRing
 from tests.sim.machine.process import Machine, Process
@@ -162,6 +164,41 @@ class SimulatedNode:
         is_running = self.machine.process is process and not process.loop.is_paused
         require(not is_running, f"node {self.node} did not stop within {STOP_S_MAX} s")
 
+    def rot(self) -> bool:
+        """One bit of any file flips; False if there is no file."""
+        kinds: dict[str, list[Path]] = {}
+        for path in self.files():
+            kinds.setdefault(path.suffix or path.name, []).append(path)
+        if kinds:
+            # Most files are those of logs, and the others matter no less.
+            random = self.machine.world.random
+            self.flip_bit(random.choice(kinds[random.choice(sorted(kinds))]))
+        return bool(kinds)
+
+    def files(self, ending: str = "") -> list[Path]:
+        drive = self.machine.drive
+        return [path for path in drive.files(ending) if drive.size(path)]
+
+    def flip_bit(self, path: Path) -> None:
+        assert not self.is_up
+        self.machine.drive.flip_bit(path, self.machine.world.random)
+        self._note(f"a bit of {path} flips")
+
+    def repair(self) -> None:
+        """As an operator would who was sent to the how-to: cuts damaged logs, and where that can't
+        be done puts an empty disk in place of the bad one."""
+        assert not self.is_up
+        drive = self.machine.drive
+        try:
+            opened = DataDirectory.open_stopped(PATH, file_system=drive)
+            for log in opened.log_directories():
+                for damage in repair.cut(log, drive):
+                    self._note(f"is repaired: {damage}")
+            opened.close()
+        except StartRefused as refused:
+            self._note(f"can't be repaired: {refused}")
+            self.machine.replace_drive()
+
     def ask(self, request: Coroutine[Any, Any, None]) -> None:
         """Serves a client, as the door would."""
         process = self.machine.process
@@ -268,7 +305,9 @@ class SimulatedNode:
         return None if coordinator is None else coordinator.replica
 
     def _watch(self, replica: Replica) -> None:
-        observer = Observer(replica, self._history_of(replica))
+        drive = self.machine.drive
+        history = self._history_of(replica)
+        observer = Observer(replica, history, is_damaged=lambda: drive.is_damaged)
         self._observers[replica.key] = observer
         replica.on_leadership(partial(self._note_leadership, replica))
         replica.on_leadership(observer.look)

@@ -38,6 +38,8 @@ DATA = "data"
 DATA_PARTITIONS = 2
 GROUP_MEMBERS = 2
 OTHERS = ("a",)
+# In a run in which a disk rots, at every step.
+ROT_CHANCE = 0.1
 # What the search for an order of the changes of topics may cost.
 TRIES_MAX = 50_000
 
@@ -62,6 +64,7 @@ class RunReport:
     stops: int
     moves: int
     disks_replaced: int
+    bits_flipped: int
     # Histories of topics that were too wide to be judged: of them nothing is known.
     histories_given_up: int
 
@@ -77,7 +80,10 @@ class Run:
         self.snapshot_records = self.random.choice((1, 3, 10))
         self.fault_chance = self.random.choice((0.02, 0.1, 0.3))
         self.moves_replicas = self.random.random() < 0.6
-        self.moves = self.disks_replaced = self.histories_given_up = 0
+        self.rots = self.random.random() < 0.3
+        self.moves = self.disks_replaced = self.bits_flipped = self.histories_given_up = 0
+        # The one whose disk nobody can trust.
+        self.damaged: SimulatedNode | None = None
         self.states = States()
         self.nodes = self._make_nodes()
         self.administrators = [Administrator(self.world, self.nodes, OTHERS) for _ in range(3)]
@@ -158,6 +164,7 @@ class Run:
             self._read()
             if self.random.random() < self.fault_chance:
                 self._disturb()
+            self._let_rot()
             if self.moves_replicas and self.random.random() < 0.1:
                 self._move()
         self._heal()
@@ -260,7 +267,7 @@ class Run:
             fail_syncs(victim)
         elif kind == 15:
             hang_disk(victim.machine)
-        elif self._may_lose_a_disk():
+        elif len(self.nodes) > LISTED and self._may_lose_a_disk():
             victim.crash(lost_power=False)
             victim.machine.replace_drive()
             self.disks_replaced += 1
@@ -271,9 +278,22 @@ class Run:
             if not node.is_up:
                 node.start()
 
+    def _let_rot(self) -> None:
+        """A bit flips while a node is down. The node starts again, or says why it can't; what it
+        says is not acted upon before the end."""
+        if not self.rots or self.random.random() >= ROT_CHANCE or not self._may_lose_a_disk():
+            return
+        victim = self.random.choice(self.nodes)
+        victim.crash(lost_power=self.random.random() < 0.4)
+        if victim.rot():
+            self.bits_flipped += 1
+            self.damaged = victim
+        if self.random.random() < 0.5:
+            victim.start()
+
     def _may_lose_a_disk(self) -> bool:
         """Only one at a time, and only once every group has done with the one before."""
-        if len(self.nodes) <= LISTED or not all(node.is_registered for node in self.nodes):
+        if self.damaged is not None or not all(node.is_registered for node in self.nodes):
             return False
         known = {node.id for node in self.nodes}
         return all(
@@ -284,7 +304,8 @@ class Run:
 
     def _move(self) -> None:
         nodes = [node for node in self.nodes if node.is_responsive]
-        if not nodes:
+        # What a group has must not leave whole disks for one that nobody can trust.
+        if not nodes or self.damaged is not None:
             return
         node = self.random.choice(nodes)
         numbers = self.random.sample([node.node for node in self.nodes], LISTED)
@@ -299,6 +320,10 @@ class Run:
         for node in self.nodes:
             node.machine.drive.steps_left = None
             node.machine.drive.empty_out()
+        if self.damaged is not None:
+            self.damaged.crash(lost_power=False)
+            self.damaged.repair()
+            self.damaged.start()
         limit = self.world.now + HEALING_S_MAX
         while not self._is_equal():
             self._repair()
@@ -315,6 +340,9 @@ class Run:
             is_stopped = any(each.stopped_because is not None for each in node.replicas())
             if node.is_up and (is_stopped or node.refused is not None):
                 node.crash(lost_power=False)
+                if node is self.damaged:
+                    # No cut of its logs has helped.
+                    node.machine.replace_drive()
         self._restart_all()
 
     def _groups(self) -> Iterator[tuple[PartitionId, list[Replica]]]:
@@ -432,6 +460,7 @@ class Run:
             stops=sum(node.stops for node in self.nodes),
             moves=self.moves,
             disks_replaced=self.disks_replaced,
+            bits_flipped=self.bits_flipped,
             histories_given_up=self.histories_given_up,
         )
 
