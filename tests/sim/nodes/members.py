@@ -1,11 +1,15 @@
 """A simulated consumer group of Kafka's classic protocol: members join, sync, beat, commit, leave.
 
 One generation's assignment is valid at a time: whoever is told one that is stored is told the same,
-and once a later one is stored, nobody commits with an earlier one. A commit that was acknowledged
-is what whoever asks next is told, unless a later one replaced it.
+no partition belongs to two, and once a later one is stored, nobody commits with an earlier one. A
+commit that was acknowledged is what whoever asks next is told, unless a later one replaced it.
+
+Some members are static: they restart under the same name, as somebody else. The group goes on in
+its generation then, and whoever still uses the old id is fenced. A group that has members can't be
+deleted; one without may be, and then it begins at its first generation again.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from penstock.broker.groups import Groups
 from penstock.groups.commands import (
@@ -36,6 +40,13 @@ BETWEEN_S = (0.1, 0.8)
 AWAY_S = (2.0, 4.0)
 AWAY_CHANCE = 0.05
 LEAVE_CHANCE = 0.05
+# Of static members, and of those that were replaced and do not know it.
+RESTART_CHANCE = 0.15
+LATE_CHANCE = 0.3
+DELETION_CHANCE = 0.1
+# For so long after it asked for a commit that was acknowledged, a member is one for sure: no
+# session and no rebalance is over sooner, on the fastest of clocks.
+MEMBER_FOR_S = 1.2
 # Who has lost its place, and joins without an id.
 _UNKNOWN = frozenset({Reason.UNKNOWN_MEMBER_ID, Reason.FENCED_INSTANCE_ID})
 _AGAIN = frozenset({Reason.ILLEGAL_GENERATION, Reason.REBALANCE_IN_PROGRESS})
@@ -50,19 +61,23 @@ class WorkGroup:
         # By generation: the token of the only assignment of it that was ever told.
         self._told: dict[int, bytes] = {}
         self._newest_told = 0
+        # By generation and partition: who was told that it is its own.
+        self._owners: dict[tuple[int, int], str] = {}
+        # What was told of the group's earlier lives had tokens up to this one.
+        self._tokens_before = 0
+        self._deletions_under_way = 0
         self.commits = [Commits() for _ in range(partitions)]
         self._tokens = 0
         self.found: dict[int, int] = {}
         self.acknowledged = self.fenced = 0
-
-    @property
-    def generations(self) -> int:
-        return len(self._told)
+        self.generations = 0
+        # How often a static member came back and the generation was the same.
+        self.returned = 0
 
     @property
     def newest(self) -> int:
         """The newest generation that a member was told the assignment of."""
-        return self._newest_told
+        return 0 if self._deletions_under_way else self._newest_told
 
     def new_token(self) -> bytes:
         self._tokens += 1
@@ -80,13 +95,39 @@ class WorkGroup:
         if found is not None:
             self.found = found
 
-    def told(self, generation: int, token: bytes) -> None:
+    def told(self, generation: int, token: bytes, name: str, owned: Iterable[int]) -> None:
+        if int(token) <= self._tokens_before:
+            return
+        if generation not in self._told:
+            self.generations += 1
         known = self._told.setdefault(generation, token)
         require(
             known == token,
             f"generation {generation} has the assignments {known!r} and {token!r}",
         )
+        for partition in owned:
+            owner = self._owners.setdefault((generation, partition), name)
+            require(
+                owner == name,
+                f"in generation {generation} partition {partition} is {owner}'s and {name}'s",
+            )
         self._newest_told = max(self._newest_told, generation)
+
+    # Deletion
+
+    def begin_deletion(self, now: float) -> list[int]:
+        """Gives for each partition the number of the change."""
+        self._deletions_under_way += 1
+        return [commits.ask(now, deletes=True) for commits in self.commits]
+
+    def end_deletion(self, numbers: Sequence[int], now: float, *, is_refused: bool) -> None:
+        """Unless it was refused, generations may begin at the first again."""
+        self._deletions_under_way -= 1
+        for commits, number in zip(self.commits, numbers, strict=True):
+            commits.over(number, now)
+        if not is_refused:
+            self._told, self._owners, self._newest_told = {}, {}, 0
+            self._tokens_before = self._tokens
 
 
 class GroupConsumer:
@@ -99,6 +140,10 @@ class GroupConsumer:
         self._nodes = nodes
         self._group = group
         self._name = f"worker-{number}"
+        # Only some have a name that outlives them.
+        self._instance = self._name if world.random.random() < 0.5 else None
+        # The member id and the generation of the one before, which may still be at work.
+        self._former: tuple[MemberId, int] | None = None
         self._member_id = NO_MEMBER
         self._generation = -1
         self._owned: list[int] = []
@@ -159,6 +204,7 @@ class GroupConsumer:
             Join(
                 group_id=GROUP,
                 member_id=self._member_id,
+                instance_id=self._instance,
                 client_id=self._name,
                 session_timeout_ms=SESSION_MS,
                 rebalance_timeout_ms=REBALANCE_MS,
@@ -175,8 +221,13 @@ class GroupConsumer:
             self._refused(answer.refused)
             return
         self._member_id, self._generation = answer.member_id, answer.generation
+        if self._former is not None:
+            former, generation = self._former
+            require(former != self._member_id, f"{former} came back under its old id")
+            self._group.returned += generation == self._generation
         members = [member.member_id for member in answer.members]
-        self._assignments = self._assign(members) if answer.leader == self._member_id else {}
+        assigns = answer.leader == self._member_id and not answer.skip_assignment
+        self._assignments = self._assign(members) if assigns else {}
         self._next = self._sync
 
     def _assign(self, members: Sequence[MemberId]) -> dict[str, bytes]:
@@ -194,6 +245,7 @@ class GroupConsumer:
         command = Sync(
             group_id=GROUP,
             member_id=self._member_id,
+            instance_id=self._instance,
             generation=generation,
             assignments=self._assignments,
         )
@@ -204,28 +256,75 @@ class GroupConsumer:
             self._refused(answer.refused)
             return
         token, _, owned = answer.assignment.partition(b":")
-        self._group.told(generation, token)
         self._owned = [int(partition) for partition in owned.split(b",") if partition]
+        self._group.told(generation, token, self._name, self._owned)
         self._next = self._work
 
     async def _work(self, groups: Groups) -> None:
-        if self._world.random.random() < LEAVE_CHANCE:
+        random = self._world.random
+        if random.random() < LEAVE_CHANCE:
             member_id, self._member_id = self._member_id, NO_MEMBER
             self._owned, self._next = [], self._join
-            await groups.leave(GROUP, [Departure(member_id)])
-            return
-        if self._owned and self._world.random.random() < 0.5:
-            await self._commit(groups, self._world.random.choice(self._owned))
+            await groups.leave(GROUP, [Departure(member_id, self._instance)])
+        elif self._instance is not None and random.random() < RESTART_CHANCE:
+            self._restart()
+            await self._join(groups)
+        elif self._former is not None and random.random() < LATE_CHANCE:
+            await self._commit_late(groups, *self._former)
+        elif self._owned and random.random() < 0.5:
+            asked_at = self._world.now
+            await self._commit(
+                groups, random.choice(self._owned), self._member_id, self._generation
+            )
+            if random.random() < DELETION_CHANCE:
+                # Refused amid a rebalance, which may end without this member.
+                groups.heartbeat(GROUP, self._member_id, self._instance, self._generation)
+                await self._try_to_delete(groups, asked_at + MEMBER_FOR_S)
         else:
-            groups.heartbeat(GROUP, self._member_id, None, self._generation)
+            groups.heartbeat(GROUP, self._member_id, self._instance, self._generation)
 
-    async def _commit(self, groups: Groups, partition: int) -> None:
-        group, generation = self._group, self._generation
+    def _restart(self) -> None:
+        self._former = self._member_id, self._generation
+        self._member_id, self._owned, self._next = NO_MEMBER, [], self._join
+
+    async def _commit_late(self, groups: Groups, member_id: MemberId, generation: int) -> None:
+        """The one before does not know that it was replaced; who it is now was told so by then."""
+        self._former = None
+        partition = self._world.random.randrange(self._group.partitions)
+        try:
+            is_done = await self._commit(groups, partition, member_id, generation)
+        except Refused:
+            self._group.fenced += 1
+            return
+        require(not is_done, f"{member_id} committed as {self._instance}, which is another one now")
+
+    async def _try_to_delete(self, groups: Groups, is_member_until: float) -> None:
+        group, outcomes = self._group, list[Reason | None]()
+        numbers = group.begin_deletion(self._world.now)
+        try:
+            outcomes = await groups.delete([GROUP])
+        finally:
+            is_refused = outcomes in ([Reason.NON_EMPTY_GROUP], [Reason.GROUP_ID_NOT_FOUND])
+            group.end_deletion(numbers, self._world.now, is_refused=is_refused)
+        if outcomes == [None]:
+            require(
+                self._world.now > is_member_until,
+                f"the group was deleted while {self._member_id} was in it",
+            )
+            for commits, number in zip(group.commits, numbers, strict=True):
+                commits.acknowledge(number)
+
+    async def _commit(
+        self, groups: Groups, partition: int, member_id: MemberId, generation: int
+    ) -> bool:
+        """Says whether it was acknowledged."""
+        group = self._group
         commits, is_fenced = group.commits[partition], generation < group.newest
         number = commits.ask(self._world.now)
         command = CommitOffsets(
             group_id=GROUP,
-            member_id=self._member_id,
+            member_id=member_id,
+            instance_id=self._instance,
             generation=generation,
             offsets=(OffsetToCommit(group.topic, partition, number),),
         )
@@ -244,3 +343,4 @@ class GroupConsumer:
             )
             commits.acknowledge(number)
             group.acknowledged += 1
+        return is_done

@@ -15,10 +15,14 @@ from penstock.cluster.deciding import Decider
 from penstock.cluster.registration import Registration
 from penstock.cluster.topic import Topic
 from penstock.groups import coordinator
+from penstock.groups.coordinator import Coordinator
+from penstock.groups.group import Group
+from penstock.groups.members import Member
+from penstock.groups.membership import Membership
 from penstock.groups.records import GroupRecord, GroupRemoved
 from penstock.groups.state import GroupsState
-from penstock.model.errors import Refused
-from penstock.model.ids import BrokerId, GroupId, Offset
+from penstock.model.errors import Reason, Refused
+from penstock.model.ids import BrokerId, GroupId, MemberId, Offset
 from penstock.replication import state_files
 from penstock.replication.commit import Commit
 from penstock.replication.feed import Feed
@@ -151,6 +155,42 @@ def ends_terms_too_early(self: Replica, epoch: int) -> tuple[int, int]:
 def offsets_outlive_group(_: GroupsState, group_id: GroupId) -> list[GroupRecord]:
     """Whoever uses the name of a deleted group next begins without offsets."""
     return [GroupRemoved(group_id)]
+
+
+@mutation("a group is deleted although it has members", (Coordinator, "remove_groups"))
+async def deletes_used_groups(
+    self: Coordinator, group_ids: Sequence[GroupId]
+) -> list[Reason | None]:
+    """Whoever is in a group keeps its offsets."""
+    await self._until_ready()
+    records: list[GroupRecord] = []
+    outcomes: list[Reason | None] = []
+    for group_id in group_ids:
+        group = self._view(group_id)
+        outcomes.append(Reason.GROUP_ID_NOT_FOUND if group is None else None)
+        if group is not None:
+            records += coordinator.decide_group_removal(self._host.state, group_id)
+            self._perform(group, group.close())
+            self._groups.pop(group_id, None)
+    await self._host.submit(records)
+    return outcomes
+
+
+@mutation("a static member's old id is not fenced", (Membership, "_check_member"))
+def old_id_not_fenced(self: Membership, member_id: MemberId, instance_id: str | None) -> Member:
+    """Of two that use the same name only the last to join is the member."""
+    if instance_id is not None:
+        member_id = self.members.static_id(instance_id) or member_id
+    member = self.members.get(member_id)
+    if member is None:
+        raise Refused(Reason.UNKNOWN_MEMBER_ID)
+    return member
+
+
+@mutation("a static member that comes back is a rebalance", (Group, "_would_change"))
+def returns_rebalance(self: Group, member: Member, topics_before: frozenset[str] | None) -> bool:
+    """A restart that changes nothing interrupts nobody."""
+    return True
 
 
 # Stops

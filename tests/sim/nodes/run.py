@@ -59,6 +59,8 @@ class RunReport:
     generations: int
     commits_of_members: int
     fenced: int
+    # Static members that came back to the generation they had left.
+    returned: int
     read: int
     fetched_in_sessions: int
     stops: int
@@ -455,6 +457,7 @@ class Run:
             generations=self.group.generations,
             commits_of_members=self.group.acknowledged,
             fenced=self.group.fenced,
+            returned=self.group.returned,
             read=0 if self.reader is None else self.reader.records,
             fetched_in_sessions=0 if self.reader is None else self.reader.incremental,
             stops=sum(node.stops for node in self.nodes),

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from tests.sim.mutation import Mutation, seeds
-from tests.sim.nodes import test_bit_rot, test_cut_off_leaders
+from tests.sim.nodes import test_bit_rot, test_cut_off_leaders, test_nodes
 from tests.sim.nodes.mutations import ALL
 from tests.sim.nodes.run import run_seed
 
@@ -24,11 +24,17 @@ KNOWN_SEEDS = {
     "a new leader tells too early where a term ended": 24,
     "a node refuses by its own copy, however old it is": 16,
 }
+
+
+def _bad_snapshots() -> None:
+    test_bit_rot.test_a_node_with_bad_files_recovers_or_is_repaired_and_nothing_is_lost(".snapshot")
+
+
 DIRECTED: dict[str, Callable[[], None]] = {
     # A snapshot is used only after a clean stop, and few of its bits matter.
-    "a snapshot is believed without its checksum": partial(
-        test_bit_rot.test_a_node_with_bad_files_recovers_or_is_repaired_and_nothing_is_lost,
-        ".snapshot",
+    "a snapshot is believed without its checksum": _bad_snapshots,
+    "a static member that comes back is a rebalance": (
+        test_nodes.test_static_members_come_back_without_a_rebalance
     ),
     "a leader asks nobody whether it still leads": (
         test_cut_off_leaders.test_a_controller_that_was_cut_off_does_not_tell_what_was_true_before

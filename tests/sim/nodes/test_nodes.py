@@ -16,10 +16,15 @@ def test_every_invariant_holds_in_random_runs(block: int) -> None:
     assert sum(report.commits_of_offsets for report in reports) > 5 * SEEDS_PER_BLOCK
     assert sum(report.deletions_of_offsets for report in reports) > SEEDS_PER_BLOCK
     assert sum(report.commits_of_members for report in reports) > SEEDS_PER_BLOCK
+    assert sum(report.fenced for report in reports) > 0
     assert sum(report.read for report in reports) > 100 * SEEDS_PER_BLOCK
     assert sum(report.fetched_in_sessions for report in reports) > 5 * SEEDS_PER_BLOCK
     assert sum(report.stops for report in reports) > 0
     assert not any(report.histories_given_up for report in reports)
+
+
+def test_static_members_come_back_without_a_rebalance() -> None:
+    assert sum(run_seed(seed).returned for seed in range(1, SEEDS_PER_BLOCK + 1)) > 0
 
 
 def test_the_same_seed_gives_the_same_run() -> None:
