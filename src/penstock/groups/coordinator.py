@@ -10,9 +10,9 @@ goes on from the stored generations, with a whole session for every member to be
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import cast
+from typing import TypeVar, cast
 from uuid import UUID
 
 from penstock.groups.commands import (
@@ -60,6 +60,7 @@ RECORDS_PER_REMOVAL_MAX = 1_000
 
 _TOO_LARGE = (Reason.MESSAGE_TOO_LARGE, Reason.RECORD_LIST_TOO_LARGE)
 
+T = TypeVar("T")
 TimerKey = tuple[GroupId, Timer, MemberId]
 
 
@@ -248,14 +249,25 @@ class Coordinator:
         Never an offset that a crash could take back: it waits for commits that are under way.
         """
         await self._until_ready()
+        return await self._confirmed(
+            self._host.read(lambda state: read_offsets(state, group_id, wanted))
+        )
+
+    async def _confirmed(self, reading: Awaitable[T]) -> T:
+        """What a majority has to confirm, which may never answer."""
         try:
             async with asyncio.timeout(READ_S_MAX):
-                return await self._host.read(lambda state: read_offsets(state, group_id, wanted))
+                return await reading
         except TimeoutError:
-            detail = f"no majority confirms that this broker coordinates {group_id}"
+            detail = f"no majority confirms that this broker leads {self.replica.partition}"
             raise Refused(Reason.COORDINATOR_NOT_AVAILABLE, detail) from None
         except Refused as refused:
             raise _told_to_clients(refused) from refused
+
+    async def _confirm(self) -> None:
+        """Before it says that something is not there: a coordinator that was replaced and does not
+        know it yet lacks what the next one has stored. Where a record is stored, that is proof."""
+        await self._confirmed(self.replica.confirm())
 
     async def remove_offsets(
         self, group_id: GroupId, partitions: Sequence[tuple[TopicName, int]]
@@ -263,12 +275,15 @@ class Coordinator:
         await self._until_ready()
         group = self._view(group_id)
         if group is None:
+            await self._confirm()
             raise Refused(Reason.GROUP_ID_NOT_FOUND)
         is_consumer = group.protocol_type == CONSUMER_PROTOCOL_TYPE
         if group.state is not GroupState.EMPTY and not is_consumer:
             raise Refused(Reason.NON_EMPTY_GROUP)
         records, outcomes = decide_offset_removal(self._host.state, group, partitions)
         await _durable(self._host.submit(records))
+        if not records:
+            await self._confirm()
         return outcomes
 
     async def remove_topics(self, is_gone: Callable[[TopicName], bool]) -> None:
@@ -334,6 +349,8 @@ class Coordinator:
                 self._groups.pop(group_id, None)
                 outcomes.append(None)
         await _durable(self._host.submit(records))
+        if not records:
+            await self._confirm()
         return outcomes
 
     # Groups

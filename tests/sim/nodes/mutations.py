@@ -176,6 +176,11 @@ async def deletes_used_groups(
     return outcomes
 
 
+@mutation("a coordinator says alone that something is not there", (Coordinator, "_confirm"))
+async def nothing_there_alone(self: Coordinator) -> None:
+    """A coordinator that was cut off does not know what the next one has stored."""
+
+
 @mutation("a static member's old id is not fenced", (Membership, "_check_member"))
 def old_id_not_fenced(self: Membership, member_id: MemberId, instance_id: str | None) -> Member:
     """Of two that use the same name only the last to join is the member."""

@@ -10,7 +10,12 @@ from functools import partial
 import pytest
 
 from tests.sim.mutation import Mutation, seeds
-from tests.sim.nodes import test_bit_rot, test_cut_off_leaders, test_nodes
+from tests.sim.nodes import (
+    test_bit_rot,
+    test_cut_off_coordinators,
+    test_cut_off_leaders,
+    test_nodes,
+)
 from tests.sim.nodes.mutations import ALL
 from tests.sim.nodes.run import run_seed
 
@@ -33,6 +38,9 @@ def _bad_snapshots() -> None:
 DIRECTED: dict[str, Callable[[], None]] = {
     # A snapshot is used only after a clean stop, and few of its bits matter.
     "a snapshot is believed without its checksum": _bad_snapshots,
+    "a coordinator says alone that something is not there": (
+        test_cut_off_coordinators.test_a_coordinator_that_was_cut_off_deletes_nothing_that_it_does_not_know
+    ),
     "a static member that comes back is a rebalance": (
         test_nodes.test_static_members_come_back_without_a_rebalance
     ),

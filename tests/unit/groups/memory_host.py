@@ -30,7 +30,12 @@ class MemoryHost:
         # While clear, no majority confirms that it leads.
         self.confirmed = asyncio.Event()
         self.confirmed.set()
-        self.replica: Any = SimpleNamespace(is_leader=True, stopped_because=None)
+        self.replica: Any = SimpleNamespace(
+            partition="__consumer_offsets-0",
+            is_leader=True,
+            stopped_because=None,
+            confirm=self.confirmed.wait,
+        )
         self._on_ready: list[Callable[[], None]] = []
         self._on_lost: list[Callable[[], None]] = []
         self._codec = GroupRecordCodec()

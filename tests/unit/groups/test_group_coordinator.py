@@ -505,6 +505,27 @@ def test_offsets_are_deleted_unless_the_group_reads_the_topic() -> None:
     run(scenario)
 
 
+def test_nothing_is_called_deleted_by_a_coordinator_that_nobody_confirms(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(coordinator_module, "READ_S_MAX", 0.01)
+
+    async def scenario() -> None:
+        rig = Rig()
+        rig.coordinator.start()
+        await rig.commit(1)
+        rig.host.confirmed.clear()
+        unsure = Reason.COORDINATOR_NOT_AVAILABLE
+        other = GroupId("other")
+        assert await refusal(rig.coordinator.remove_offsets(G, [(T, 1)])) is unsure
+        assert await refusal(rig.coordinator.remove_offsets(other, [(T, 0)])) is unsure
+        assert await refusal(rig.coordinator.remove_groups([other])) is unsure
+        # What is stored needs no other proof.
+        assert await rig.coordinator.remove_offsets(G, [(T, 0)]) == [None]
+
+    run(scenario)
+
+
 def test_expiry_and_deleted_topics_take_offsets_and_idle_groups_away() -> None:
     async def scenario() -> None:
         clock = FakeClock()
