@@ -13,10 +13,11 @@ from penstock.broker.groups import Groups
 from penstock.groups.commands import CommitOffsets, OffsetToCommit
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import GroupId, TopicName
+from penstock.replication.replica import Replica
 from tests.sim.linearizability import NEVER
 from tests.sim.machine.world import World
 from tests.sim.nodes.node import SimulatedNode
-from tests.sim.nodes.onlooker import doubtful_leader
+from tests.sim.nodes.onlooker import doubtful_leader, leaders
 from tests.sim.replicas.history import require
 
 ANSWER_S_MAX = 3.0
@@ -120,8 +121,8 @@ class Committer:
         partitions: Iterable[int] = (random.randrange(len(self._commits)),)
         deletes = random.random() < self._deletion_chance
         if deletes:
-            # A leader that was cut off must not take what it does not know for deleted.
-            node = self._doubtful() or node
+            # Of two the older one: what it does not know is not deleted because of that.
+            node = next(iter(leaders(self._nodes, _log_of_group)), node)
             change = self._delete_offset
             if random.random() < 0.5:
                 change, partitions = self._delete_group, range(len(self._commits))
@@ -135,9 +136,6 @@ class Committer:
     def _choose(self) -> SimulatedNode | None:
         nodes = [node for node in self._nodes if node.is_responsive]
         return self._world.random.choice(nodes) if nodes else None
-
-    def _doubtful(self) -> SimulatedNode | None:
-        return doubtful_leader(self._world, self._nodes, lambda node: node.group_log(GROUP))
 
     async def _ask(
         self,
@@ -185,7 +183,7 @@ class Committer:
     def look_in_doubt(self) -> None:
         """Asks whoever takes itself for the coordinator, and of two the older one."""
         if FETCHES_ARE_CONFIRMED:
-            node = self._doubtful()
+            node = doubtful_leader(self._world, self._nodes, _log_of_group)
             if node is not None:
                 node.ask(self._fetch(node, self._all_acknowledged()))
 
@@ -198,6 +196,10 @@ class Committer:
             not FETCHES_ARE_CONFIRMED or self._explains(found, acknowledged),
             f"node {node.node} told the offsets {found} after {acknowledged} were acknowledged",
         )
+
+
+def _log_of_group(node: SimulatedNode) -> Replica | None:
+    return node.group_log(GROUP)
 
 
 async def fetch_offsets(node: SimulatedNode, group: GroupId) -> dict[int, int] | None:

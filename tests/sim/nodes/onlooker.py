@@ -16,21 +16,27 @@ from tests.sim.nodes.node import SimulatedNode
 QUIET_CHANCE = 0.05
 
 
-def doubtful_leader(
-    world: World,
-    nodes: Sequence[SimulatedNode],
-    replica_at: Callable[[SimulatedNode], Replica | None],
-) -> SimulatedNode | None:
-    """Of those that take themselves for the leader the one with the oldest term; mostly nobody
-    while there is only one."""
+ReplicaAt = Callable[[SimulatedNode], Replica | None]
+
+
+def leaders(nodes: Sequence[SimulatedNode], replica_at: ReplicaAt) -> list[SimulatedNode]:
+    """Those that take themselves for the leader, the one with the oldest term first."""
     leading = [
         (replica.term, node.node, node)
         for node in nodes
         if node.is_responsive and (replica := replica_at(node)) is not None and replica.is_settled
     ]
+    return [node for _, _, node in sorted(leading)]
+
+
+def doubtful_leader(
+    world: World, nodes: Sequence[SimulatedNode], replica_at: ReplicaAt
+) -> SimulatedNode | None:
+    """The oldest of them; mostly nobody while there is only one."""
+    leading = leaders(nodes, replica_at)
     if not leading or (len(leading) == 1 and world.random.random() >= QUIET_CHANCE):
         return None
-    return min(leading)[2]
+    return leading[0]
 
 
 class Onlooker:

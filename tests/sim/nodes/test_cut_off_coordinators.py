@@ -9,6 +9,7 @@ from penstock.model.ids import TopicName
 from tests.sim.machine.garbage import own_garbage_only
 from tests.sim.nodes.committer import GROUP, fetch_offsets
 from tests.sim.nodes.node import SimulatedNode
+from tests.sim.nodes.onlooker import leaders
 from tests.sim.nodes.run import DATA, Run
 
 SEEDS = range(1, 21)
@@ -18,13 +19,7 @@ CHANGE_S_MAX = 0.5
 
 
 def _coordinators(run: Run) -> list[SimulatedNode]:
-    """The one with the oldest term first."""
-    leading = [
-        (replica.term, node.node, node)
-        for node in run.nodes
-        if (replica := node.group_log(GROUP)) is not None and replica.is_settled
-    ]
-    return [node for _, _, node in sorted(leading)]
+    return leaders(run.nodes, lambda node: node.group_log(GROUP))
 
 
 def _answer(run: Run, node: SimulatedNode, request: Coroutine[Any, Any, Any], wait_s: float) -> Any:

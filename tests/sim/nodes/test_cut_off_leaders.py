@@ -4,6 +4,7 @@ from penstock.cluster.topic_decisions import NewTopic
 from penstock.model.errors import Refused
 from tests.sim.machine.garbage import own_garbage_only
 from tests.sim.nodes.node import SimulatedNode
+from tests.sim.nodes.onlooker import leaders
 from tests.sim.nodes.run import Run
 
 # Some of them have a moment with two controllers, long enough for a change; in few of these the old
@@ -16,13 +17,7 @@ LATE = "late"
 
 
 def _controllers(run: Run) -> list[SimulatedNode]:
-    """The one with the oldest term first."""
-    leading = [
-        (replica.term, node.node, node)
-        for node in run.nodes
-        if (replica := node.metadata()) is not None and replica.is_settled
-    ]
-    return [node for _, _, node in sorted(leading)]
+    return leaders(run.nodes, SimulatedNode.metadata)
 
 
 def _cut_off(run: Run) -> tuple[SimulatedNode, SimulatedNode] | None:
