@@ -28,10 +28,11 @@ KNOWN_SEEDS = {
     "a closed segment is not synced": 298,
     "a log start that was truncated takes effect": 30,
     "a recovered tail is not synced": 35,
-    "a refused heartbeat is not followed up": 130,
-    "a snapshot carries no producers": 81,
+    "a refused heartbeat is not followed up": 138,
+    "a snapshot carries no producers": 100,
+    "a write that hangs is taken back and tried again": 24,
     "compaction drops the last batch of a producer": 60,
-    "votes that a start found are not synced": 94,
+    "votes that a start found are not synced": 112,
 }
 
 
