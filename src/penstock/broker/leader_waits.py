@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable
 
-from penstock.model.ids import PartitionId
+from penstock.model.ids import PartitionId, TopicId
 from penstock.replication.leaders import LeaderInfo, LeaderTable
 
 Wanted = Callable[[LeaderInfo], bool]
@@ -21,7 +21,7 @@ class LeaderWaits:
         timeout_s: float,
         is_wanted: Wanted = lambda info: True,
     ) -> bool:
-        """Whether all of them had a wanted leader in time."""
+        """Whether all of them had a wanted leader in time, but for those of deleted topics."""
         wait = _Wait(is_wanted)
         for key in dict.fromkeys(keys):
             if not self._has(key, is_wanted):
@@ -43,10 +43,15 @@ class LeaderWaits:
 
     def _changed(self, key: PartitionId) -> None:
         for wait in self._waiting.get(key, ()):
-            if key in wait.missing and self._has(key, wait.is_wanted):
-                wait.missing.discard(key)
-                if not wait.missing and wait.done is not None and not wait.done.done():
-                    wait.done.set_result(None)
+            if self._has(key, wait.is_wanted):
+                wait.ends_for(key)
+
+    def topic_deleted(self, topic_id: TopicId) -> None:
+        """Its partitions will never have the leader that someone waits for."""
+        for key, waits in self._waiting.items():
+            if key.topic_id == topic_id:
+                for wait in waits:
+                    wait.ends_for(key)
 
     def _forget(self, wait: "_Wait") -> None:
         for key in wait.keys:
@@ -67,3 +72,8 @@ class _Wait:
         self.keys: list[PartitionId] = []
         self.missing: set[PartitionId] = set()
         self.done: asyncio.Future[None] | None = None
+
+    def ends_for(self, key: PartitionId) -> None:
+        self.missing.discard(key)
+        if not self.missing and self.done is not None and not self.done.done():
+            self.done.set_result(None)

@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar
 from penstock.broker.leader_waits import LeaderWaits
 from penstock.broker.local_replicas import RETRY_S, LocalReplicas
 from penstock.broker.partitions import Partitions
+from penstock.cluster.changes import Change, TopicDeleted
 from penstock.cluster.coordinator import Cluster
 from penstock.cluster.topic import Topic
 from penstock.cluster.topic_decisions import Grown, Growth, NewTopic, Outcome
@@ -78,6 +79,7 @@ class Topics:
             cluster=cluster, partitions=partitions, exchange=exchange, retry_s=retry_s
         )
         self._leaders = LeaderWaits(exchange.leaders)
+        cluster.on_change(self._heard)
         self._creating: dict[str, asyncio.Task[dict[str, Outcome]]] = {}
         # Topics that could neither be made here nor taken back; a new one of that name may take
         # their place, unless there was room for them at last.
@@ -234,6 +236,10 @@ class Topics:
 
     # Waiting until a change is carried out
 
+    def _heard(self, change: Change) -> None:
+        if isinstance(change, TopicDeleted):
+            self._leaders.topic_deleted(change.topic.topic_id)
+
     async def _made_everywhere(
         self, outcomes: dict[str, Outcome], first: Mapping[str, int], offset: Offset
     ) -> dict[str, Outcome]:
@@ -247,7 +253,12 @@ class Topics:
             await self._take_back(failed, first)
         made = [topic for topic in topics if topic.name not in failed]
         await self._cluster.known_everywhere(offset, EVERYWHERE_TIMEOUT_S)
-        new = [key for topic in made for key in topic.partition_ids(first.get(topic.name, 0))]
+        new = [
+            key
+            for topic in made
+            if self._cluster.topic_by_id(topic.topic_id) is not None
+            for key in topic.partition_ids(first.get(topic.name, 0))
+        ]
         await self._leaders.wait(new, LEADERS_TIMEOUT_S)
         return {**outcomes, **{name: refused for name, (_, refused) in failed.items()}}
 

@@ -10,7 +10,7 @@ from penstock.broker.topics import Growth, NewTopic, Topic
 from penstock.cluster.reassignment_decisions import Ended, Move
 from penstock.cluster.records import BrokerRemoved, BrokerStored
 from penstock.model.ids import BrokerId, Offset, TopicName
-from tests.unit.broker.fake_disk import Disk, Node
+from tests.unit.broker.fake_disk import Disk, Node, until
 from tests.unit.cluster.fakes import Group, broker
 
 Nodes = list[Node]
@@ -128,6 +128,46 @@ def test_a_deleted_topic_is_gone_everywhere() -> None:
         assert [node.running() for node in nodes] == [{}, {}, {}]
         assert [node.disk.directories for node in nodes] == [set(), set(), set()]
         assert nodes[1].exchange.leaders.get(topic.partition_id(0)) is None
+
+    run(test)
+
+
+def test_a_creation_does_not_wait_for_leaders_of_a_topic_that_is_deleted_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(topics_module, "LEADERS_TIMEOUT_S", 3_600)
+
+    async def test(nodes: Nodes) -> None:
+        for node in nodes:
+            # Nobody ever hears of a leader.
+            monkeypatch.setattr(node.exchange.leaders, "learn", lambda key, info: True)
+        creation = asyncio.ensure_future(nodes[0].topics.create([new("t", 2)]))
+        await until(lambda: nodes[0].topics._leaders._waiting)
+        await nodes[1].topics.delete([TopicName("t")])
+        outcomes = await asyncio.wait_for(creation, 60)
+        assert isinstance(outcomes["t"], Topic), "it was made"
+        assert not nodes[0].topics._leaders._waiting
+
+    run(test)
+
+
+def test_a_creation_does_not_wait_for_leaders_of_a_topic_that_is_gone_already(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(topics_module, "LEADERS_TIMEOUT_S", 3_600)
+
+    async def test(nodes: Nodes) -> None:
+        for node in nodes:
+            monkeypatch.setattr(node.exchange.leaders, "learn", lambda key, info: True)
+        known_everywhere = nodes[0].cluster.known_everywhere
+
+        async def known_late(offset: Offset, timeout_s: float) -> bool:
+            await nodes[1].topics.delete([TopicName("t")])
+            return await known_everywhere(offset, timeout_s)
+
+        monkeypatch.setattr(nodes[0].cluster, "known_everywhere", known_late)
+        outcomes = await asyncio.wait_for(nodes[0].topics.create([new("t")]), 60)
+        assert isinstance(outcomes["t"], Topic), "it was made"
 
     run(test)
 
