@@ -54,11 +54,12 @@ class Pipe:
             self._deliver(pieces)
 
     def _deliver(self, pieces: Sequence[Piece]) -> None:
-        world = self._switch.world
-        arrival = world.now + self._switch.delay()
+        switch, target = self._switch, self._target
+        world = switch.world
+        arrival = world.now + switch.delay()
         if arrival > self._last_arrival:
             self._last_arrival = arrival
-        world.at(self._last_arrival, self._target.arrived, pieces)
+        world.at(self._last_arrival, target.deliver, target.received, pieces)
 
 
 class Side:
@@ -71,7 +72,7 @@ class Side:
         self.is_open = True
         self._memory = ReusableBuffers(peer_buffer.LARGE_BYTES_KEPT_MAX)
         # Asked for at every frame.
-        self._deliver = network.loop.deliver
+        self.deliver, self.received = network.loop.deliver, self._received
 
     def tell_connected(self) -> None:
         self.network.in_loop(self._connected)
@@ -80,9 +81,6 @@ class Side:
         if self.is_open and self.network.listener is not None:
             self.network.sides[self.peer.node] = self
             self.network.listener.connected(self.peer)
-
-    def arrived(self, pieces: Sequence[Piece]) -> None:
-        self._deliver(self._received, pieces)
 
     def _received(self, pieces: Sequence[Piece]) -> None:
         if not self.is_open or self.network.listener is None:

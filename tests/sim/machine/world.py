@@ -38,18 +38,19 @@ class World:
     def run_until(self, condition: Callable[[], bool] | None, duration: float) -> bool:
         """Lets things happen until `condition` holds or the time is over; says which."""
         end = self.now + duration
-        events, failures = self._events, self.failures
+        events, failures, steps = self._events, self.failures, 0
         try:
             while condition is None or not condition():
                 if not events or events[0][0] > end:
                     self.now = end
                     return False
                 self.now, _, action, args = heappop(events)
-                self.steps += 1
+                steps += 1
                 action(*args)
                 if failures:
                     self.check()
         finally:
+            self.steps += steps
             self.leave_loop()
         return True
 
