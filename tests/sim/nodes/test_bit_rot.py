@@ -5,7 +5,6 @@ import pytest
 from tests.sim.machine.garbage import own_garbage_only
 from tests.sim.nodes.run import Run
 
-SEEDS = range(1, 7)
 OPERATIONS = 60
 # By then there is something of every kind of file.
 ROTS_AT_S = 5.0
@@ -32,13 +31,16 @@ class RottenDisk(Run):
             self.damaged.start()
 
 
+@pytest.mark.parametrize("seeds", [range(1, 7)])
 @pytest.mark.parametrize(
     "ending",
     [".log", ".index", ".timeindex", "checkpoint", ".snapshot", "hard_states", ".json"],
 )
-def test_a_node_with_bad_files_recovers_or_is_repaired_and_nothing_is_lost(ending: str) -> None:
+def test_a_node_with_bad_files_recovers_or_is_repaired_and_nothing_is_lost(
+    ending: str, seeds: range
+) -> None:
     flipped = 0
-    for seed in SEEDS:
+    for seed in seeds:
         with own_garbage_only():
             report = RottenDisk(seed, ending).execute()
         assert report.acknowledged > 0
