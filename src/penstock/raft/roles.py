@@ -173,6 +173,10 @@ class Roles:
     def _answer_vote(self, request: VoteRequest, granted: bool) -> None:
         core = self._core
         term = request.term if request.pre and granted else core.term
+        if request.pre and not granted:
+            # Not an earlier term than the one who asks has, or the answer would count as stale; and
+            # where some are in doubt, the answers of all voters count.
+            term = max(term, Term(request.term - 1))
         core.promise_term(self._vote(request.sender, term, request.pre, granted))
         self.introduce_to(request.sender)
 

@@ -80,6 +80,24 @@ def test_nobody_leads_where_no_log_reaches_as_far_as_one_did() -> None:
         assert group[number].node.stuck == Stuck(LogEnd(1, 4), rid(2), LogEnd(1, 3), rid(1))
 
 
+def test_the_answer_of_a_voter_counts_though_its_term_is_an_earlier_one() -> None:
+    """Its log knows already that it was removed, so it never stands itself, and nobody's question
+    whether to stand moves its term."""
+    removed = Member(
+        1, members(2, 3), log=MemoryLog(entries(1, 1, 1)), term=1, lost_end=LogEnd(1, 5)
+    )
+    group = Group(
+        removed,
+        Member(2, THREE, log=MemoryLog(entries(1, 1)), term=2, lost_end=LogEnd(1, 4)),
+        Member(3, THREE, log=MemoryLog(entries(1)), term=2, lost_end=LogEnd(1, 4)),
+    )
+    group.tick(LONG_TICKS)
+    assert not leaders(group)
+    assert removed.node.term == 1
+    for number in (2, 3):
+        assert group[number].node.stuck == Stuck(LogEnd(1, 5), rid(1), LogEnd(1, 3), rid(1))
+
+
 def test_who_was_given_up_for_leads_and_nobody_is_stuck_then() -> None:
     group = Group(
         member(1, 1, 1, 1, accepted_end=LogEnd(1, 4)),
