@@ -262,7 +262,7 @@ class Consumer:
     def _require_deleted(self, replica: Replica, position: int) -> None:
         """Only what is gone is out of range; begins again where the log begins."""
         require(
-            position < self._history.log_start,
+            position < self._history.log_start or bool(self._history.unread),
             f"{replica.id} of term {replica.term} does not have offset {position}, which was read "
             f"in term {self._epoch} or before: {replica.log_start_offset} to "
             f"{replica.high_watermark}",

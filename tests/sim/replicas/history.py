@@ -41,7 +41,8 @@ class History:
     def __init__(self, *, compacts: bool) -> None:
         # Compaction takes records out of batches, so their bytes need not stay the same.
         self._compacts = compacts
-        self._entries: list[Committed] = []
+        # None where everybody who applied an entry deleted it before anybody looked.
+        self._entries: list[Committed | None] = []
         self._leaders: dict[int, ReplicaId] = {}
         # Per producer: the last offset and sequence number of each batch that was committed.
         self._batches: dict[int, list[tuple[int, int]]] = {}
@@ -50,6 +51,8 @@ class History:
         self.is_over = False
         # Where the log may begin at most, by all that was committed.
         self.log_start = 0
+        # Replicas whose disks can't be read for a while: what they applied last nobody knows.
+        self.unread: set[ReplicaId] = set()
         # What consumers were given, by offset.
         self._read: dict[int, bytes] = {}
 
@@ -72,6 +75,8 @@ class History:
         log = node._core.log
         for index in range(max(log.first_index, 1), len(self._entries) + 1):
             entry = self._entries[index - 1]
+            if entry is None:
+                continue
             if entry.term < node.term and log.term_at(index) != entry.term:
                 raise Violation(
                     f"leader {node.id} of term {node.term} lacks committed index {index}"
@@ -80,6 +85,8 @@ class History:
     def on_applied(self, replica: ReplicaId, log: Log, before: int, index: int) -> None:
         """What is committed is the same everywhere, for ever."""
         low = max(before + 1, log.first_index)
+        if low == log.first_index <= index:
+            self._entries.extend([None] * (low - 1 - len(self._entries)))
         while low <= index:
             found = log.entries(low, index + 1, READ_BYTES_MAX)  # type: ignore[arg-type]
             for entry in found:
@@ -104,7 +111,7 @@ class History:
         if last > len(self._entries):
             raise Violation(f"{replica} applied index {last} before those below")
         for known in self._entries[first - 1 : last]:
-            if known != committed:
+            if known is not None and known != committed:
                 raise Violation(f"{replica} has {committed} where {known} was committed")
 
     def _note_producer(self, header: BatchHeader) -> None:

@@ -60,7 +60,9 @@ class Observer:
                 raise Violation(f"{replica.id} applied what it does not have: {cut}") from cut
             except OSError:
                 # The disk can't be read for a while.
+                history.unread.add(replica.id)
                 return
+            history.unread.discard(replica.id)
             self._checked_index = index
             history.on_producers(replica)
 
@@ -71,7 +73,7 @@ class Observer:
         return start > self._history.log_start and self._replica.stopped_because is None
 
     def require_agreed_start(self) -> None:
-        if self.begins_late:
+        if self.begins_late and not self._history.unread:
             raise Violation(
                 f"the log of {self._replica.id} begins at {self._replica.log_start_offset}, and "
                 f"nobody agreed to more than {self._history.log_start}"

@@ -346,7 +346,7 @@ class Run:
             self.writes_misdirected += 1
 
     def _may_lose_a_disk(self) -> bool:
-        if self.damaged is not None:
+        if self.damaged is not None or len(self._wanted_numbers()) < VOTERS:
             return False
         return all(self._may_lose_a_copy(group.partition) for group in self.groups)
 

@@ -31,11 +31,12 @@ def _apply(target: bytearray, position: int, data: bytes | None) -> None:
         target[position : position + len(data)] = data
 
 
-def _torn(data: bytes, position: int, chance: random.Random) -> bytes:
-    """Part of a write: the file ends there, or sectors of zeros follow."""
+def _torn(data: bytes, position: int, size: int, chance: random.Random) -> bytes:
+    """Part of a write to a file of this size: what was there before stays behind it, and where the
+    file grew it ends, or sectors of zeros follow."""
     kept = chance.randint(0, len(data) - 1)
     whole = max(0, kept - (position + kept) % SECTOR_BYTES)
-    if chance.random() >= 0.3:
+    if chance.random() >= 0.3 or position + whole < size:
         return data[:kept]
     return data[:whole] + bytes(len(data) - whole)
 
@@ -82,7 +83,7 @@ class Inode:
         if kept < len(self.pending):
             position, data = self.pending[kept]
             if data:
-                _apply(content, position, _torn(data, position, chance))
+                _apply(content, position, _torn(data, position, len(content), chance))
         return content
 
     def _written_back(self, chance: random.Random) -> bytearray:
