@@ -41,7 +41,7 @@ class History:
     def __init__(self, *, compacts: bool) -> None:
         # Compaction takes records out of batches, so their bytes need not stay the same.
         self._compacts = compacts
-        # None where everybody who applied an entry deleted it before anybody looked.
+        # None where an entry was gone before anybody looked.
         self._entries: list[Committed | None] = []
         self._leaders: dict[int, ReplicaId] = {}
         # Per producer: the last offset and sequence number of each batch that was committed.
@@ -86,15 +86,21 @@ class History:
         """What is committed is the same everywhere, for ever."""
         low = max(before + 1, log.first_index)
         if low == log.first_index <= index:
-            self._entries.extend([None] * (low - 1 - len(self._entries)))
+            self._pass_over(low - 1)
         while low <= index:
             found = log.entries(low, index + 1, READ_BYTES_MAX)  # type: ignore[arg-type]
             for entry in found:
                 if entry.first_index != low:
                     raise Violation(f"{replica} has a hole before {entry.first_index}")
-                if entry.kind != GAP:
+                if entry.kind == GAP:
+                    self._pass_over(entry.index)
+                else:
                     self._check(replica, entry)
                 low = entry.index + 1
+
+    def _pass_over(self, index: int) -> None:
+        """Nobody looked at what was there before it was deleted or compacted."""
+        self._entries.extend([None] * (index - len(self._entries)))
 
     def _check(self, replica: ReplicaId, entry: LogEntry) -> None:
         first, last = entry.first_index, entry.index
