@@ -190,7 +190,8 @@ class LocalReplicas:
         missing = [
             index
             for index, assignment in enumerate(topic.assignments)
-            if own in assignment.hosts and index not in here
+            if index not in here
+            and (own in assignment.hosts or self._may_be_member(topic.partition_id(index)))
         ]
         if missing:
             await self._make(topic, missing)
@@ -200,6 +201,16 @@ class LocalReplicas:
         if now is not None:
             self._partitions.set_config(now.topic_id, self._cluster.config_for(now.configs))
             self._name_members(now)
+
+    def _may_be_member(self, key: PartitionId) -> bool:
+        """Whether the group may count on a replica that was here before this start: a move that was
+        changed or cancelled on its way leaves members that neither its begin nor its end names."""
+        topic = self._cluster.topic_by_id(key.topic_id)
+        return (
+            topic is not None
+            and topic.assignments[key.partition].previous is not None
+            and self._partitions.was_here(key)
+        )
 
     async def _make(self, topic: Topic, missing: list[int]) -> None:
         config = self._cluster.config_for(topic.configs)

@@ -105,6 +105,10 @@ class Partitions:
         """The replica that is here, if there is one."""
         return self._by_id.get(key.topic_id, {}).get(key.partition)
 
+    def was_here(self, key: PartitionId) -> bool:
+        """Whether the disk holds a replica that did not move away."""
+        return self._store.was_here(key)
+
     def of_topic(self, topic_id: TopicId) -> dict[int, Replica]:
         """The replicas of this topic that are here, by partition."""
         return dict(self._by_id.get(topic_id, {}))

@@ -68,7 +68,11 @@ class _Place(NamedTuple):
     @property
     def is_known(self) -> bool:
         """Whether the group has a log here."""
-        return self.known is not None and not self.known.is_gone and not self.known.is_unsure
+        return _is_known(self.known)
+
+
+def _is_known(state: StoredHardState | None) -> bool:
+    return state is not None and not state.is_gone and not state.is_unsure
 
 
 class ReplicaStore:
@@ -174,6 +178,10 @@ class ReplicaStore:
             self._hard_states.get(key),
         )
         return self._replicas([place], await self._make_or_open([place]))[0]
+
+    def was_here(self, key: PartitionId) -> bool:
+        """Whether the group has a log here that was not given up."""
+        return _is_known(self._hard_states.get(key))
 
     async def remove_topic(self, topic_id: TopicId) -> None:
         self._hard_states.forget_topic(topic_id)

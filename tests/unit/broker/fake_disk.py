@@ -85,6 +85,9 @@ class FakePartitions:
     def find(self, key: PartitionId) -> Any:
         return self.replicas.get(key.topic_id, {}).get(key.partition)
 
+    def was_here(self, key: PartitionId) -> bool:
+        return key in self.disk.directories
+
     def of_topic(self, topic_id: TopicId) -> dict[int, Any]:
         return dict(self.replicas.get(topic_id, {}))
 

@@ -190,6 +190,31 @@ def test_a_moved_replica_is_given_up_only_when_the_move_is_over() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("next_target", [[1], None], ids=["moved on", "moved back"])
+def test_who_was_on_the_way_of_a_move_keeps_its_replica_across_a_restart(
+    next_target: list[int] | None,
+) -> None:
+    """It may be a member of the group already, and the only one besides a node that is down."""
+
+    async def test(nodes: Nodes) -> None:
+        wanted = NewTopic(name="t", configs={}, assignments=[(0, [0])])
+        await nodes[0].topics.create([wanted])
+        await nodes[0].cluster.move(Move("t", 0, [2]))
+        await settled()
+        await nodes[0].cluster.move(Move("t", 0, next_target))
+        await settled()
+        assert nodes[2].running() == {"t": 1}
+        nodes[2].metadata.is_up = False
+        again = await Node.join(nodes[2].host, 2, nodes[2].disk)
+        assert again.running() == {"t": 1}
+        await end_move(nodes[0])
+        await settled()
+        assert again.running() == {}
+        await again.topics.close()
+
+    run(test)
+
+
 async def end_move(node: Node) -> None:
     topic = node.cluster.topic("t")
     assert topic is not None
