@@ -287,6 +287,11 @@ class SimulatedNode:
             return None
         return self.server.partitions.find(key)
 
+    def opens(self, key: PartitionId) -> bool:
+        """Whether it holds a replica that it has not read yet: a slow disk takes its time."""
+        here = self.server is not None and self.server.partitions.was_here(key)
+        return here and self.replica(key) is None
+
     def leads(self, key: PartitionId) -> bool:
         replica = self.replica(key)
         return self.is_responsive and replica is not None and replica.is_leader

@@ -48,7 +48,7 @@ class DataPartition:
         for node in self._nodes:
             other = node.replica(self.partition)
             if other is None:
-                unknown += not (node.is_up and node.is_registered)
+                unknown += not node.is_registered or node.opens(self.partition)
             elif other.stopped_because is not None:
                 unknown += 1
             elif other._node.stable_index >= index:
