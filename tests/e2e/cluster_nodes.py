@@ -98,6 +98,12 @@ class ClusterNode(Broker):
     def pause(self) -> None:
         os.kill(self.pid, signal.SIGSTOP)
 
+    def stands_still(self) -> bool:
+        """After `pause`: every thread has stopped, or will before it comes back from the kernel."""
+        tasks = Path(f"/proc/{self.pid}/task").iterdir()
+        states = {(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks}
+        return states <= {"T", "D"}
+
     def resume(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
 
@@ -220,12 +226,14 @@ class Cluster:
         node.flags = ("--join", contact)
         return node.start()
 
+    def freeze(self) -> None:
+        for node in self.running():
+            node.pause()
+
     def freeze_and_kill(self) -> None:
         """All at one moment, so that nobody elects a leader while the others end."""
-        running = self.running()
-        for node in running:
-            node.pause()
-        for node in running:
+        self.freeze()
+        for node in self.running():
             node.kill()
 
     @property
