@@ -78,15 +78,21 @@ class Watch(logging.Handler):
 
 
 def watch_frames(watch: Watch) -> None:
-    """Writes down the start of every frame that a connection handler is given."""
-    serve: Callable[[KafkaConnection, memoryview, float], None] = KafkaConnection.on_frame
+    """Writes down the start of every frame that a connection handler takes."""
+    serve: Callable[[KafkaConnection, memoryview, float], bool] = KafkaConnection.on_frame
 
-    def on_frame(self: KafkaConnection, frame: memoryview, now: float) -> None:
+    def on_frame(self: KafkaConnection, frame: memoryview, now: float) -> bool:
         watch.frames += 1
         seen = watch.seen.get(self.id)
-        if seen is not None and len(frame) >= _START.size:
+        notes = seen is not None and len(frame) >= _START.size
+        if notes:
             seen.append(_START.unpack_from(frame))
-        serve(self, frame, now)
+        is_taken = serve(self, frame, now)
+        if not is_taken:
+            watch.frames -= 1
+            if notes:
+                seen.pop()
+        return is_taken
 
     KafkaConnection.on_frame = on_frame  # type: ignore[method-assign]
 

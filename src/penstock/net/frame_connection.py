@@ -34,7 +34,8 @@ PAUSE_MEMORY: Final = 2
 PAUSE_CALLS: Final = 4
 PAUSE_PRESSURE: Final = 8
 PAUSE_DRAIN: Final = 16
-_CLOSED: Final = 32
+PAUSE_ORDER: Final = 32
+_CLOSED: Final = 64
 
 logger = logging.getLogger(__name__)
 
@@ -51,8 +52,11 @@ class Receiver(Protocol):
         """Whether calls wait for their answer; such a connection is not idle."""
         ...
 
-    def on_frame(self, frame: memoryview, now: float) -> None:
-        """Serves one frame, whose bytes are valid until this returns; may raise PeerFault."""
+    def on_frame(self, frame: memoryview, now: float) -> bool:
+        """Serves one frame, whose bytes are valid until this returns; may raise PeerFault.
+
+        False: not yet. It comes again once the receiver has resumed PAUSE_ORDER.
+        """
         ...
 
     def on_closed(self) -> None: ...
@@ -164,7 +168,10 @@ class FrameConnection:
         now = self._active_at = self._shared.clock.monotonic()
         served = 0
         while (frame := buffer.next_frame()) is not None:
-            on_frame(frame, now)
+            if not on_frame(frame, now):
+                buffer.put_back(frame)
+                self.pause(PAUSE_ORDER)
+                break
             served += 1
             if (
                 self._pauses

@@ -72,6 +72,10 @@ class ReceiveBuffer:
         self._start = stop
         return self._view[body:stop]
 
+    def put_back(self, frame: memoryview) -> None:
+        """The frame that was taken last is the next one again."""
+        self._start -= LENGTH_SIZE + len(frame)
+
     def has_frame(self) -> bool:
         """Whether `next_frame` would have something to say, if only that the length is wrong."""
         if self.filled < LENGTH_SIZE:

@@ -74,7 +74,7 @@ class Call:
         self.version = version
         self.client_id = client_id
         self.connection = connection
-        # The monotonic clock when the request's last byte was received.
+        # The monotonic clock when the request was started.
         self.now = now
 
 
@@ -119,3 +119,5 @@ class Api:
     drain_code: ErrorCode | None = None
     # The connection stops reading after such a request while unflushed bytes are over their limit.
     adds_pressure: bool = False
+    # Such a request starts while others of the same API wait for their answers.
+    is_pipelined: bool = False

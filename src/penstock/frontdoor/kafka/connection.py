@@ -1,5 +1,8 @@
 """One Kafka client's connection: finds the API, calls its handler, replies in request order.
 
+A request starts once all earlier ones are answered, as on Kafka: it sees what they did. Only
+produces start behind produces that wait, or pipelined ones could not share a sync.
+
 Most answers are there when the handler returns and go straight into the send queue. A call that
 must wait stands in line, and whatever is answered behind it waits with it.
 """
@@ -22,6 +25,7 @@ from penstock.model.errors import Refused
 from penstock.model.file_ranges import FileRange
 from penstock.net.frame_connection import (
     PAUSE_CALLS,
+    PAUSE_ORDER,
     PAUSE_PRESSURE,
     FrameConnection,
     PeerFault,
@@ -170,14 +174,16 @@ class KafkaConnection:
 
     # Requests
 
-    def on_frame(self, frame: memoryview, now: float) -> None:
+    def on_frame(self, frame: memoryview, now: float) -> bool:
         if len(frame) < _REQUEST_START_SIZE:
             raise PeerFault(f"a frame of {len(frame)} bytes is no request")
         number, correlation_id = _unpack_start(frame)
         route = self._routes.get(number)
+        if self._line and not self._may_join(route):
+            return False
         if route is None:
             self._refuse(number, correlation_id)
-            return
+            return True
         try:
             header, position = decode_request_header(frame)
             request = decode(route.request, route.version, frame, position)
@@ -192,6 +198,11 @@ class KafkaConnection:
         if api.adds_pressure and self._services.pressure.is_over:
             self._link.pause(PAUSE_PRESSURE)
             self._parts.await_relief(self)
+        return True
+
+    def _may_join(self, route: Route | None) -> bool:
+        """Whether a request may start while calls before it wait."""
+        return route is not None and route.api.is_pipelined and self._line[0].route.api is route.api
 
     def _refuse(self, number: int, correlation_id: int) -> None:
         """Clients find out with ApiVersions what we speak, so that one is always answered."""
@@ -312,6 +323,8 @@ class KafkaConnection:
             self._link.let_go(released)
         if len(line) <= self._calls_max // 2:
             self._link.resume(PAUSE_CALLS)
+        if not line:
+            self._link.resume(PAUSE_ORDER)
 
     # Replies
 

@@ -199,3 +199,9 @@ async def open_house(*apis: Api, **limits: int) -> AsyncIterator[House]:
         await house.door.drain(1.0)
         assert house.door.connections == 0
         assert house.door.budget.used == 0, "every byte was given back"
+
+
+async def quiet() -> None:
+    """Time for what must not happen; who waits for what must happen uses `House.settle`."""
+    for _ in range(20):
+        await asyncio.sleep(0.002)

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ from penstock.net import frame_connection
 from penstock.protocol.kafka.api_keys import ApiKey
 from penstock.protocol.kafka.codec import encode
 from penstock.protocol.kafka.error_codes import ErrorCode
+from penstock.protocol.kafka.messages.describe_groups import DescribeGroupsResponse
 from penstock.protocol.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 from .kit import (
+    LENGTH,
     Client,
     beat,
     beat_frame,
@@ -28,6 +31,7 @@ from .kit import (
     frame_of,
     heartbeat_api,
     open_house,
+    quiet,
     request_frame,
 )
 
@@ -96,7 +100,7 @@ def test_replies_keep_the_order_of_requests() -> None:
         async def slow(future: "asyncio.Future[HeartbeatResponse]") -> HeartbeatResponse:
             return await future
 
-        async with open_house(heartbeat_api(handle)) as house:
+        async with open_house(heartbeat_api(handle, is_pipelined=True)) as house:
             client = await house.connect()
             client.send(b"".join(map(beat_frame, range(30))))
             await house.settle(lambda: len(waiting) == 20)
@@ -104,6 +108,61 @@ def test_replies_keep_the_order_of_requests() -> None:
                 waiting[number].set_result(HeartbeatResponse(throttle_time_ms=number))
                 await asyncio.sleep(0)
             assert await numbers(client, 30) == list(range(30))
+
+    asyncio.run(scenario())
+
+
+def test_a_request_starts_when_those_before_it_are_answered() -> None:
+    """Then it sees what they did. Only an API that says so lets its own calls start before."""
+    started: list[str] = []
+    waiting: list[Callable[[], None]] = []
+
+    def later(kind: str, answer: Any) -> Any:
+        future = asyncio.get_running_loop().create_future()
+        started.append(kind)
+        waiting.append(partial(future.set_result, answer))
+        return future
+
+    def handle_beat(call: Call, request: HeartbeatRequest) -> Any:
+        return later("beat", HeartbeatResponse())
+
+    def handle_describe(call: Call, request: Any) -> Any:
+        return later("describe", DescribeGroupsResponse())
+
+    async def scenario() -> None:
+        apis = heartbeat_api(handle_beat, is_pipelined=True), describe_api(handle_describe)
+        async with open_house(*apis) as house:
+            client = await house.connect()
+            frames = [beat_frame(1), beat_frame(2), describe_frame(3), describe_frame(4)]
+            client.send(b"".join([*frames, beat_frame(5)]))
+            for expected in (["beat", "beat"], ["describe"], ["describe"], ["beat"]):
+                await house.settle(lambda expected=expected: len(started) == len(expected))
+                await quiet()
+                assert started == expected
+                for answer in waiting:
+                    answer()
+                started.clear()
+                waiting.clear()
+            replies = [LENGTH.unpack_from(await client.read_frame())[0] for _ in range(5)]
+            assert replies == [1, 2, 3, 4, 5]
+
+    asyncio.run(scenario())
+
+
+def test_the_end_of_a_client_is_seen_while_its_call_waits() -> None:
+    closed: list[bool] = []
+
+    def handle(call: Call, request: HeartbeatRequest) -> Any:
+        call.connection.on_close(lambda: closed.append(True))
+        return asyncio.get_running_loop().create_future()
+
+    async def scenario() -> None:
+        async with open_house(heartbeat_api(handle)) as house:
+            client = await house.connect()
+            client.send(beat_frame(1))
+            await house.settle(lambda: house.door.budget.used > 0)
+            client.close()
+            await house.settle(lambda: bool(closed))
 
     asyncio.run(scenario())
 
@@ -179,7 +238,7 @@ def test_ranges_are_released_when_the_client_leaves(tmp_path: Path) -> None:
         return pending[0]
 
     async def scenario() -> None:
-        async with open_house(heartbeat_api(handle)) as house:
+        async with open_house(heartbeat_api(handle, is_pipelined=True)) as house:
             client = await house.connect()
             client.send(beat_frame(2) + beat_frame(3))
             await house.settle(lambda: file.pins == 1)

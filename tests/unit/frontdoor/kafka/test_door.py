@@ -11,9 +11,7 @@ from penstock.frontdoor.kafka import door as door_module
 from penstock.frontdoor.kafka.api import Call, Frames
 from penstock.model.errors import StartRefused
 from penstock.net import frame_connection
-from penstock.protocol.kafka.api_keys import ApiKey
 from penstock.protocol.kafka.error_codes import ErrorCode
-from penstock.protocol.kafka.headers import encode_request_header
 from penstock.protocol.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 from .kit import (
@@ -22,9 +20,9 @@ from .kit import (
     House,
     beat,
     beat_frame,
-    frame_of,
     heartbeat_api,
     open_house,
+    quiet,
 )
 
 MIB = 1024 * 1024
@@ -47,12 +45,6 @@ class Later:
             future.set_result(HeartbeatResponse(throttle_time_ms=number))
 
 
-async def quiet(house: House) -> None:
-    """Time for what must not happen; who waits for what must happen uses `settle`."""
-    for _ in range(20):
-        await asyncio.sleep(0.002)
-
-
 def half_frames(house: House) -> int:
     """How many connections have begun a frame that has not come to its end."""
     links = [connection._link for connection in house.door._connections.values()]
@@ -70,12 +62,12 @@ def test_reading_pauses_at_the_limit_of_calls_and_resumes() -> None:
     async def scenario() -> None:
         handler = Later()
         async with open_house(
-            heartbeat_api(handler), requests_in_flight_per_connection_max=10
+            heartbeat_api(handler, is_pipelined=True), requests_in_flight_per_connection_max=10
         ) as house:
             client = await house.connect()
             client.send(b"".join(map(beat_frame, range(25))))
             await house.settle(lambda: len(handler.calls) == 10)
-            await quiet(house)
+            await quiet()
             assert len(handler.calls) == 10
             handler.answer_all()
             await house.settle(lambda: len(handler.calls) == 10)
@@ -97,7 +89,7 @@ def test_producers_are_not_read_under_pressure_and_others_are() -> None:
             house.pressure.is_over = True
             producer.send(beat_frame(1) + beat_frame(2))
             assert await read_numbers(producer, 1) == [1]
-            await quiet(house)
+            await quiet()
             assert not producer.reader._buffer  # type: ignore[attr-defined]
             house.pressure.relieve()
             assert await read_numbers(producer, 1) == [2]
@@ -136,7 +128,7 @@ def test_a_slow_reader_is_not_served_beyond_its_limit_of_replies() -> None:
             client = await house.connect(receive_bytes=8192)
             client.send(b"".join(map(beat_frame, range(500))))
             await house.settle(lambda: served > 10)
-            await quiet(house)
+            await quiet()
             held = served
             assert held < 120, "the rest of the 50 MB waits until it is read"
             assert house.door.budget.used < 2 * MIB
@@ -163,7 +155,7 @@ def test_replies_that_nobody_reads_are_bounded_in_total(caplog: pytest.LogCaptur
             for client in clients:
                 client.send(b"".join(map(beat_frame, range(20))))
             await house.settle(lambda: house.door.connections < 6)
-            await quiet(house)
+            await quiet()
             assert house.door.budget.used <= 30 * MIB
             assert house.door.connections >= 1
 
@@ -199,7 +191,7 @@ def test_half_frames_of_many_do_not_block_each_other() -> None:
             frames = [beat_frame(number, padding=4 * MIB) for number in range(10)]
             for client, frame in zip(clients, frames, strict=True):
                 client.send(frame[: 3 * MIB])
-            await quiet(house)
+            await quiet()
             assert house.door.budget.used <= 8 * MIB + 5 * MIB
             small = await house.connect()
             small.send(beat_frame(99))
@@ -220,7 +212,7 @@ def test_frames_that_wait_for_an_answer_count() -> None:
             for number in range(8):
                 client.send(beat_frame(number, padding=300_000))
             await house.settle(lambda: len(handler.calls) >= 1)
-            await quiet(house)
+            await quiet()
             assert 1 <= len(handler.calls) <= 4
             assert house.door.budget.used < 2 * MIB
             small = await house.connect()
@@ -286,7 +278,7 @@ def test_half_a_frame_is_reaped_after_its_time(caplog: pytest.LogCaptureFixture)
                 house.clock.seconds += 9
                 house.door.check()
                 client.send(frame[index - 10 : index - 9])
-                await quiet(house)
+                await quiet()
             assert house.door.connections == 1
             house.clock.seconds += 9
             house.door.check()
@@ -310,7 +302,7 @@ def test_those_who_stall_while_memory_is_short_are_reaped_together() -> None:
             house.clock.seconds += 20
             honest = await house.connect()
             honest.send(beat_frame(2, padding=2 * MIB))
-            await quiet(house)
+            await quiet()
             house.clock.seconds += 11
             house.door.check()
             assert await read_numbers(honest, 1) == [2]
@@ -381,7 +373,7 @@ def test_a_taken_port_refuses_to_start() -> None:
 def test_drain_answers_what_is_in_flight_and_reads_no_more() -> None:
     async def scenario() -> None:
         handler = Later()
-        async with open_house(heartbeat_api(handler)) as house:
+        async with open_house(heartbeat_api(handler, is_pipelined=True)) as house:
             client, idle = await house.connect(), await house.connect()
             client.send(beat_frame(1) + beat_frame(2))
             await house.settle(lambda: len(handler.calls) == 2)
@@ -424,35 +416,6 @@ def test_drain_answers_long_polls_at_once() -> None:
             client.close()
             await asyncio.wait_for(drain, PATIENCE_SECONDS)
         assert ended == ["poll"]
-
-    asyncio.run(scenario())
-
-
-def test_drain_with_a_refused_version_in_line() -> None:
-    """A refused ApiVersions waits for its turn behind a long poll, and is no API to drain."""
-
-    async def scenario() -> None:
-        polled = asyncio.Event()
-
-        async def poll(call: Call, request: HeartbeatRequest) -> HeartbeatResponse:
-            polled.set()
-            await asyncio.Event().wait()
-            raise AssertionError("never answered")
-
-        api = heartbeat_api(poll, drain_code=ErrorCode.NOT_COORDINATOR)
-        async with open_house(api) as house:
-            client = await house.connect()
-            unknown = encode_request_header(ApiKey.API_VERSIONS, 0, 2, "tester")
-            unknown = unknown[:2] + b"\x00\x63" + unknown[4:]
-            client.send(beat_frame(1) + frame_of(unknown))
-            await polled.wait()
-            draining = asyncio.create_task(house.door.drain(5.0))
-            _, answer = await client.read_beat()
-            assert answer.error_code == ErrorCode.NOT_COORDINATOR
-            refused = await client.read_frame()
-            assert refused[:6] == b"\x00\x00\x00\x02" + ErrorCode.UNSUPPORTED_VERSION.to_bytes(2)
-            client.close()
-            await draining
 
     asyncio.run(scenario())
 

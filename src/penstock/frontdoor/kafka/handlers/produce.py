@@ -312,4 +312,5 @@ API = Api(
     pending=_OneWait,
     error_response=error_response,
     adds_pressure=True,
+    is_pipelined=True,
 )
