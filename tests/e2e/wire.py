@@ -63,6 +63,11 @@ def fetch_frame(
     return frame(ApiKey.FETCH, FETCH_VERSION, request, correlation_id)
 
 
+def connect(bootstrap: str, timeout_s: float = 30.0) -> "Wire":
+    host, port = bootstrap.split(":")
+    return Wire(socket.create_connection((host, int(port)), timeout_s))
+
+
 class Wire:
     """One connection; requests are answered in the order in which they were sent."""
 
