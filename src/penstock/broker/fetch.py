@@ -1,7 +1,7 @@
 """Reads for consumers: whole batches as file ranges, at once or when there is something to read.
 
-A fetch that finds too little waits without a task, a thread or a loop: it leaves a callback with
-each partition it wants and one timer. Whatever comes first ends the wait, and everything is read
+A fetch that finds too little waits without a task or a thread: it leaves a callback with each
+partition that it wants, and a timer. Whatever comes first ends the wait, and everything is read
 once more for the answer.
 """
 
@@ -11,7 +11,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple
 
 from penstock.broker.cold_reads import ColdReads
 from penstock.broker.fetch_sessions import (
@@ -22,6 +22,7 @@ from penstock.broker.fetch_sessions import (
     SessionStep,
     Wanted,
 )
+from penstock.broker.later import Later
 from penstock.broker.partitions import Partitions
 from penstock.model.clock import Clock
 from penstock.model.errors import Reason, Refused
@@ -32,8 +33,6 @@ from penstock.records.errors import CorruptBatch
 from penstock.records.legacy import downgrade
 from penstock.replication.replica import Replica
 from penstock.replication.watches import Watch
-
-R = TypeVar("R")
 
 MAGIC_NEWEST = 2
 _UNKNOWN = (Reason.UNKNOWN_TOPIC_OR_PARTITION, Reason.UNKNOWN_TOPIC_ID)
@@ -63,14 +62,6 @@ class FetchAnswer(NamedTuple):
             fetched.release()
 
 
-class Cancellable(Protocol):
-    def cancel(self) -> None: ...
-
-
-# Registers what to do when the consumer goes away.
-OnGone = Callable[[Callable[[], None]], Cancellable]
-
-
 class Fetch:
     """The use case behind every door's way to read records."""
 
@@ -97,27 +88,16 @@ class Fetch:
     def sessions(self) -> FetchSessions:
         return self._sessions
 
-    def fetch(
-        self, query: FetchQuery, on_gone: OnGone, render: Callable[[FetchAnswer], R]
-    ) -> R | asyncio.Future[R]:
-        """The rendered answer, or a future of it; refuses what is out of step with its session."""
+    def fetch(self, query: FetchQuery) -> "FetchCall":
+        """The answer, at once or later; refuses what is out of step with its session."""
         context = self._sessions.begin(query.step, query.wanted, query.forgotten)
+        call = FetchCall(self, context, query)
         unindexed = self._unindexed(context.wanted)
-        if not unindexed:
-            return self._fetch(context, query, on_gone, render)
-        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-
-        def go_on() -> None:
-            if future.done():
-                return
-            try:
-                follow(future, self._fetch(context, query, on_gone, render))
-            except Exception as bug:
-                # Whoever waits is told, or it would wait for ever.
-                future.set_exception(bug)
-
-        self._cold_reads.run(partial(_load_indexes, unindexed), go_on)
-        return future
+        if unindexed:
+            self._cold_reads.run(partial(_load_indexes, unindexed), call.start_late)
+        else:
+            call.start()
+        return call
 
     def _unindexed(self, wanted: list[Wanted]) -> list[tuple[Replica, int]]:
         """Partitions whose index is to be read, or built, before they can be."""
@@ -131,38 +111,8 @@ class Fetch:
                 found.append((replica, one.offset))
         return found
 
-    def _fetch(
-        self,
-        context: FetchContext,
-        query: FetchQuery,
-        on_gone: OnGone,
-        render: Callable[[FetchAnswer], R],
-    ) -> R | asyncio.Future[R]:
-        results = self.read(context.wanted, query)
-        if query.wait_ms_max <= 0 or _is_enough(results, self.bytes_min(query)):
-            return self._answer_now(context, query, results, render)
-        sizes = {fetched.wanted.key: _size(fetched) for fetched in results if fetched.records}
-        for fetched in results:
-            fetched.release()
-        wait_s = min(query.wait_ms_max, self._limits.fetch_wait_ms_max) / 1000
-        poll = LongPoll(self, context, query, sizes, render)
-        poll.start(wait_s, on_gone)
-        return poll.future
-
-    def _answer_now(
-        self,
-        context: FetchContext,
-        query: FetchQuery,
-        results: list[Fetched],
-        render: Callable[[FetchAnswer], R],
-    ) -> R | asyncio.Future[R]:
-        answer = self.settle(context, results)
-        cold = _cold(answer)
-        if not cold:
-            return render(answer)
-        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-        self.prepare(cold, query.magic, partial(resolve, future, answer, render))
-        return future
+    def wait_s(self, query: FetchQuery) -> float:
+        return min(query.wait_ms_max, self._limits.fetch_wait_ms_max) / 1000
 
     def read(self, wanted: list[Wanted], query: FetchQuery) -> list[Fetched]:
         """One pass over the partitions, until the bytes that the answer may hold are used up."""
@@ -226,9 +176,6 @@ class Fetch:
             return self._partitions.get(wanted.topic, wanted.partition)
         return self._partitions.get_by_id(wanted.topic_id, wanted.partition)
 
-    def settle(self, context: FetchContext, results: list[Fetched]) -> FetchAnswer:
-        return FetchAnswer(*context.finish(results))
-
     def prepare(self, cold: list[Fetched], magic: int, then: Callable[[], None]) -> None:
         def work() -> None:
             for fetched in cold:
@@ -237,67 +184,65 @@ class Fetch:
         self._cold_reads.run(work, then)
 
 
-class LongPoll(Generic[R]):
-    """A fetch that waits for enough to read, until its time is up or its consumer leaves."""
+class FetchCall(Later[FetchAnswer]):
+    """One fetch: it reads, waits for more until its time is up, and reads once more."""
 
-    __slots__ = (
-        "_context",
-        "_fetch",
-        "_gone",
-        "_query",
-        "_render",
-        "_size",
-        "_sizes",
-        "_timer",
-        "_watches",
-        "future",
-    )
+    __slots__ = ("_context", "_fetch", "_query", "_size", "_sizes", "_timer", "_watches")
 
-    def __init__(
-        self,
-        fetch: Fetch,
-        context: FetchContext,
-        query: FetchQuery,
-        sizes: dict[PartitionKey, int],
-        render: Callable[[FetchAnswer], R],
-    ) -> None:
+    def __init__(self, fetch: Fetch, context: FetchContext, query: FetchQuery) -> None:
+        super().__init__()
         self._fetch = fetch
         self._context = context
         self._query = query
-        self._render = render
         # What each partition had to read when it was last looked at.
-        self._sizes = sizes
-        self._size = sum(sizes.values())
+        self._sizes: dict[PartitionKey, int] = {}
+        self._size = 0
         self._watches: list[Watch] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._gone: Cancellable | None = None
-        self.future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
 
-    def start(self, wait_s: float, on_gone: OnGone) -> None:
+    def start(self) -> None:
+        query = self._query
+        results = self._fetch.read(self._context.wanted, query)
+        if query.wait_ms_max <= 0 or _is_enough(results, self._fetch.bytes_min(query)):
+            self._finish(results)
+            return
+        self._sizes = {fetched.wanted.key: _size(fetched) for fetched in results if fetched.records}
+        self._size = sum(self._sizes.values())
+        for fetched in results:
+            fetched.release()
+        self._wait()
+
+    def start_late(self) -> None:
+        """Behind a read from the disk; nobody else hears of a bug then."""
+        if self.is_settled:
+            return
+        try:
+            self.start()
+        except Exception as bug:
+            self.fail(bug)
+
+    def _wait(self) -> None:
         for wanted in self._context.wanted:
             try:
                 replica = self._fetch.find(wanted)
             except Refused:
-                # An unknown partition is told of with the answer; the others are worth waiting for.
+                # An unknown partition is in the answer; the others are worth waiting for.
                 continue
             self._watches.append(replica.on_advance(partial(self._advanced, wanted)))
-        self._timer = asyncio.get_running_loop().call_later(wait_s, self._finish)
-        self._gone = on_gone(self.cancel)
-        self.future.add_done_callback(self._ended)
+        wait_s = self._fetch.wait_s(self._query)
+        self._timer = asyncio.get_running_loop().call_later(wait_s, self._end_waiting)
 
     def cancel(self) -> None:
-        self.future.cancel()
-
-    def _ended(self, _: asyncio.Future[R]) -> None:
+        super().cancel()
         self._stop_waiting()
+
+    def drop(self, answer: FetchAnswer) -> None:
+        answer.release()
 
     def _stop_waiting(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._gone is not None:
-            self._gone.cancel()
-            self._gone = None
         for watch in self._watches:
             watch.cancel()
         self._watches.clear()
@@ -312,56 +257,23 @@ class LongPoll(Generic[R]):
         is_enough = _is_enough([fetched], self._fetch.bytes_min(self._query) - others)
         fetched.release()
         if is_enough:
-            self._finish()
+            self._end_waiting()
 
-    def _finish(self) -> None:
-        if self.future.done():
-            return
+    def _end_waiting(self) -> None:
         self._stop_waiting()
-        results = self._fetch.read(self._context.wanted, self._query)
         try:
-            answer = self._fetch.settle(self._context, results)
-        except Refused as refused:
-            self.future.set_exception(refused)
-            return
-        answered = partial(resolve, self.future, answer, self._render)
-        cold = _cold(answer)
+            self._finish(self._fetch.read(self._context.wanted, self._query))
+        except Exception as error:
+            self.fail(error)
+
+    def _finish(self, results: list[Fetched]) -> None:
+        answer = FetchAnswer(*self._context.finish(results))
+        cold = [fetched for fetched in answer.partitions if fetched.cold_on is not None]
         if cold:
-            self._fetch.prepare(cold, self._query.magic, answered)
+            # These must pass through a worker thread before they can be sent.
+            self._fetch.prepare(cold, self._query.magic, partial(self.settle, answer))
         else:
-            answered()
-
-
-def resolve(
-    future: asyncio.Future[R], answer: FetchAnswer, render: Callable[[FetchAnswer], R]
-) -> None:
-    """Hands the answer on, unless its consumer has gone meanwhile."""
-    if future.done():
-        answer.release()
-        return
-    try:
-        future.set_result(render(answer))
-    except Exception as bug:
-        answer.release()
-        future.set_exception(bug)
-
-
-def follow(future: asyncio.Future[R], source: R | asyncio.Future[R]) -> None:
-    """Makes `future` end as `source` does, and `source` end when `future` is cancelled."""
-
-    def hand_on(done: asyncio.Future[R]) -> None:
-        if future.done() or done.cancelled():
-            future.cancel()
-        elif (error := done.exception()) is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(done.result())
-
-    if asyncio.isfuture(source):
-        source.add_done_callback(hand_on)
-        future.add_done_callback(lambda _: source.cancel())
-    else:
-        future.set_result(source)
+            self.settle(answer)
 
 
 def _load_indexes(unindexed: list[tuple[Replica, int]]) -> None:
@@ -371,11 +283,6 @@ def _load_indexes(unindexed: list[tuple[Replica, int]]) -> None:
 
 def _size(fetched: Fetched) -> int:
     return len(fetched.records) if fetched.records is not None else 0
-
-
-def _cold(answer: FetchAnswer) -> list[Fetched]:
-    """What must pass through a worker thread before it is sent."""
-    return [fetched for fetched in answer.partitions if fetched.cold_on is not None]
 
 
 def _is_enough(results: list[Fetched], bytes_min: int) -> bool:

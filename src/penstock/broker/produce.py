@@ -1,10 +1,7 @@
 """Takes what producers send: finds the partition, appends, and answers when all of it is safe."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from functools import partial
-
 from penstock.broker.deadlines import Deadlines
+from penstock.broker.later import Later
 from penstock.broker.partitions import Partitions
 from penstock.cluster.topic_names import is_internal
 from penstock.model.clock import Clock
@@ -26,64 +23,113 @@ INTERNAL_PREFIX = "__"
 _CODEC_POSITION = ATTRIBUTES_POSITION + 1
 
 Batches = bytes | memoryview
-OnSafe = Callable[[Sequence[Refused | None]], None]
 
 
-class Wait(ABC):
-    """Somebody who waits until one append is safe, refused, or out of time."""
+class Part:
+    """What became of the batch for one partition: appended and perhaps safe, or refused."""
 
-    __slots__ = ("_deadlines", "_is_over", "deadline")
+    __slots__ = ("appended", "commit", "error", "partition", "topic", "topic_id")
 
-    def __init__(self, deadline: float) -> None:
+    def __init__(self, topic: TopicName, topic_id: TopicId, partition: int) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition = partition
+        self.appended: Appended | None = None
+        # What its answer waits for, if anything.
+        self.commit: Commit | None = None
+        self.error: Refused | None = None
+
+
+class Production(Later[list[Part]]):
+    """One producer's batches for some partitions: answered when each is safe, refused or late.
+
+    It holds nothing of the request, whose records lie in a buffer that is used again.
+    """
+
+    __slots__ = ("_acks", "_is_waiting", "_left", "_produce", "deadline", "parts")
+
+    def __init__(self, produce: "Produce", acks: int, deadline: float) -> None:
+        super().__init__()
+        self._produce = produce
+        self._acks = acks
+        # In seconds of the monotonic clock.
         self.deadline = deadline
-        self._is_over = False
+        self.parts: list[Part] = []
+        self._left = 0
+        self._is_waiting = False
 
-    @abstractmethod
-    def finish(self, error: Refused | None) -> None:
-        """Called once."""
+    def append(
+        self,
+        topic: TopicName,
+        topic_id: TopicId,
+        partition: int,
+        batches: Batches | None,
+        *,
+        is_legacy: bool = False,
+        takes_zstd: bool = True,
+    ) -> None:
+        """Appends one batch, or a message set of the formats before batches, to a partition by
+        name, or by id where it has no name."""
+        part = Part(topic, topic_id, partition)
+        self.parts.append(part)
+        acks = self._acks
+        try:
+            # Whoever wants no more than the leader's own copy may write while too few hold another.
+            if is_legacy:
+                appended = self._produce.append_messages(
+                    topic, partition, bytes(batches or b""), acks_all=acks == ACKS_ALL
+                )
+            else:
+                appended = self._produce.append(
+                    topic,
+                    topic_id,
+                    partition,
+                    batches,
+                    acks_all=acks == ACKS_ALL,
+                    takes_zstd=takes_zstd,
+                )
+        except Refused as refused:
+            part.error = refused
+            return
+        part.appended = appended
+        commit = appended.done if acks == ACKS_ALL else appended.stored
+        if commit is not None:
+            part.commit = commit
+            self._left += 1
+            commit.then(self._settled)
 
-    def start(self, commit: Commit, deadlines: Deadlines) -> None:
-        self._deadlines = deadlines
-        deadlines.add(self)
-        commit.then(self._settled)
+    def finish(self) -> "list[Part] | Production":
+        """To be called once all is appended: the answer, or itself if there is none yet."""
+        if self._left:
+            self._is_waiting = True
+            self._produce.deadlines.add(self)
+            return self
+        return self._outcome()
 
-    def _settled(self, error: Refused | None) -> None:
-        if not self._is_over:
-            self._is_over = True
-            self._deadlines.discard(self)
-            self.finish(error)
-
-    def expire(self) -> None:
-        """Tells whoever waits that it may have been written; the write itself goes on."""
-        self._is_over = True
-        self.finish(_late())
-
-
-class Safety:
-    """Waits until the appends of one produce to several partitions are settled or too late."""
-
-    __slots__ = ("_deadlines", "_errors", "_left", "_on_done", "deadline")
-
-    def __init__(self, deadlines: Deadlines, deadline: float, count: int, on_done: OnSafe) -> None:
-        self._deadlines = deadlines
-        self._on_done: OnSafe | None = on_done
-        self._errors: dict[int, Refused | None] = {}
-        self._left = count
-        self.deadline = deadline
-
-    def settled(self, index: int, error: Refused | None) -> None:
-        self._errors[index] = error
+    def _settled(self, _: Refused | None) -> None:
         self._left -= 1
-        if not self._left and self._on_done is not None:
-            self._deadlines.discard(self)
-            self._on_done([self._errors[index] for index in range(len(self._errors))])
+        if not self._left and self._is_waiting:
+            self._produce.deadlines.discard(self)
+            self._end_waiting()
 
     def expire(self) -> None:
-        on_done, self._on_done = self._on_done, None
-        assert on_done is not None
-        count = len(self._errors) + self._left
-        late = _late()
-        on_done([self._errors.get(index, late) for index in range(count)])
+        """Some of it may have been written; the writes themselves go on."""
+        self._end_waiting()
+
+    def cancel(self) -> None:
+        super().cancel()
+        self._produce.deadlines.discard(self)
+
+    def _end_waiting(self) -> None:
+        self._is_waiting = False
+        self.settle(self._outcome())
+
+    def _outcome(self) -> list[Part]:
+        for part in self.parts:
+            commit = part.commit
+            if commit is not None:
+                part.error = commit.error if commit.is_settled else _late()
+        return self.parts
 
 
 def _late() -> Refused:
@@ -95,7 +141,10 @@ class Produce:
 
     def __init__(self, *, partitions: Partitions, clock: Clock) -> None:
         self._partitions = partitions
-        self._deadlines = Deadlines(clock)
+        self.deadlines = Deadlines(clock)
+
+    def start(self, acks: int, deadline: float) -> Production:
+        return Production(self, acks, deadline)
 
     def append(
         self,
@@ -107,10 +156,7 @@ class Produce:
         acks_all: bool = True,
         takes_zstd: bool = True,
     ) -> Appended:
-        """Appends one batch to a partition by name, or by id where there is one.
-
-        Whoever wants no more than the leader's own copy may write while too few hold another.
-        """
+        """Appends one batch to a partition by name, or by id where it has no name."""
         replica = self._find(topic, topic_id, partition)
         if not batches:
             raise Refused(Reason.INVALID_RECORD, "there is no batch")
@@ -131,17 +177,6 @@ class Produce:
         if not batches:
             raise Refused(Reason.INVALID_RECORD, "there is no message")
         return replica.append(batches, many=True, acks_all=acks_all)
-
-    def when_one_safe(self, commit: Commit, wait: Wait) -> None:
-        """Finishes the wait once, with the refusal or None."""
-        wait.start(commit, self._deadlines)
-
-    def when_safe(self, commits: Sequence[Commit], deadline: float, on_done: OnSafe) -> None:
-        """Calls back once, with the refusal or None of each commit, when all are settled."""
-        waiter = Safety(self._deadlines, deadline, len(commits), on_done)
-        self._deadlines.add(waiter)
-        for index, commit in enumerate(commits):
-            commit.then(partial(waiter.settled, index))
 
     def _find(self, topic: TopicName, topic_id: TopicId, partition: int) -> Replica:
         if topic or topic_id == NO_TOPIC_ID:

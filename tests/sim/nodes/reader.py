@@ -4,11 +4,10 @@ It reads everything from the beginning and must see every record once and in ord
 leaderships go. What it has read is committed, so nobody may ever tell it that it was cut off.
 """
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from penstock.broker.fetch import FetchAnswer, FetchQuery
+from penstock.broker.fetch import FetchQuery
 from penstock.broker.fetch_sessions import INITIAL_EPOCH, NO_SESSION, Fetched, SessionStep, Wanted
 from penstock.broker.services import Services
 from penstock.model.errors import Reason, Refused
@@ -60,13 +59,6 @@ class Session:
         self.id = session_id
         self.epoch += 1
         self.told = dict(places)
-
-
-class Gone:
-    """The connection of a consumer that stays."""
-
-    def cancel(self) -> None:
-        """Nothing would happen anyway."""
 
 
 class Reader:
@@ -213,14 +205,11 @@ class Reader:
             bytes_max=random.choice(BYTES_MAX),
         )
         try:
-            answer = services.fetch.fetch(query, lambda _: Gone(), lambda found: found)
-            if asyncio.isfuture(answer):
-                answer = await answer
+            answer = await services.fetch.fetch(query)
         except Refused as refused:
             require(refused.reason in _SESSION_OVER, f"a fetch was refused: {refused}")
             session.begin_again()
             return
-        assert isinstance(answer, FetchAnswer)
         contents = [(each, _bytes_of(each)) for each in answer.partitions]
         answer.release()
         if number != self._asked or not self._is_waiting:

@@ -1,7 +1,6 @@
 """Proves how consumers read: bounded, at once or after a wait, and without leaving files open."""
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -9,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from penstock.broker.fetch import Fetch, FetchAnswer, FetchQuery
+from penstock.broker.fetch import Fetch, FetchAnswer, FetchCall, FetchQuery
 from penstock.broker.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -38,7 +37,7 @@ SESSIONLESS = SessionStep(NO_SESSION, FINAL_EPOCH, False)
 
 
 class Consumer:
-    """Asks one fetch use case, and can go away in the middle of a wait."""
+    """Asks one fetch use case."""
 
     def __init__(self, node: Node, limits: Limits | None = None) -> None:
         self.fetch = Fetch(
@@ -48,32 +47,20 @@ class Consumer:
             executor=node.disk,
             random=Random(1),
         )
-        self.watchers: dict[int, Callable[[], None]] = {}
 
-    def on_gone(self, callback: Callable[[], None]) -> Any:
-        number = len(self.watchers) + 1
-        self.watchers[number] = callback
-        watchers = self.watchers
-
-        class Handle:
-            def cancel(self) -> None:
-                watchers.pop(number, None)
-
-        return Handle()
-
-    def leave(self) -> None:
-        for callback in list(self.watchers.values()):
-            callback()
-
-    def ask(self, *wanted: Wanted, **options: Any) -> "FetchAnswer | asyncio.Future[FetchAnswer]":
+    def ask(self, *wanted: Wanted, **options: Any) -> FetchCall:
         options = {"wait_ms_max": 0, "bytes_min": 1, "bytes_max": 1_000_000, **options}
         options.setdefault("step", SESSIONLESS)
         query = FetchQuery(wanted=list(wanted), **options)
-        return self.fetch.fetch(query, self.on_gone, lambda answer: answer)
+        return self.fetch.fetch(query)
 
     async def get(self, *wanted: Wanted, **options: Any) -> FetchAnswer:
-        answer = self.ask(*wanted, **options)
-        return await answer if isinstance(answer, asyncio.Future) else answer
+        return await self.ask(*wanted, **options)
+
+
+async def within(call: FetchCall) -> FetchAnswer:
+    async with asyncio.timeout(PATIENCE_S):
+        return await call
 
 
 def wanted(offset: int = 0, partition: int = 0, **options: int) -> Wanted:
@@ -127,7 +114,6 @@ def test_what_is_there_is_answered_at_once(tmp_path: Path) -> None:
             assert contents(answer) == [[b"a", b"b"]]
             assert contents(await consumer.get(wanted(1))) == [[b"b"]]
             assert contents(await consumer.get(wanted(2))) == [None]
-            assert consumer.watchers == {}
 
     run(scenario)
 
@@ -186,19 +172,19 @@ def test_a_long_poll_ends_when_there_is_enough(tmp_path: Path) -> None:
             one, two = node.partitions.all()
             consumer = Consumer(node)
             poll = consumer.ask(wanted(), wanted(0, 1), wait_ms_max=60_000)
-            assert isinstance(poll, asyncio.Future)
+            assert not poll.is_settled
             await write(two, b"news")
             assert contents(await poll) == [None, [b"news"]]
             size = len(batch(b"x" * 100))
             poll = consumer.ask(wanted(), wanted(1, 1), wait_ms_max=60_000, bytes_min=2 * size + 1)
-            assert isinstance(poll, asyncio.Future)
+            assert not poll.is_settled
             await write(one, b"x" * 100)
             await write(two, b"x" * 100)
             await asyncio.sleep(0.02)
-            assert not poll.done()
+            assert not poll.is_settled
             await write(one, b"y" * 100)
             assert contents(await poll) == [[b"x" * 100, b"y" * 100], [b"x" * 100]]
-            assert (len(one._watches), len(two._watches), consumer.watchers) == (0, 0, {})
+            assert (len(one._watches), len(two._watches)) == (0, 0)
 
     run(scenario)
 
@@ -230,17 +216,17 @@ def test_an_own_entry_of_raft_keeps_nobody_waiting_for_what_lies_behind_it(tmp_p
             await write(replica, *(b"x" * 200 for _ in range(10)))
             consumer = Consumer(node)
             answer = consumer.ask(wanted(1), wait_ms_max=60_000, bytes_min=1_000)
-            assert isinstance(answer, FetchAnswer)
-            assert contents(answer) == [[b"b"]]
+            assert answer.is_settled
+            assert contents(answer.answer) == [[b"b"]]
             answer = consumer.ask(wanted(2), wait_ms_max=60_000, bytes_min=1_000)
-            assert isinstance(answer, FetchAnswer)
-            assert contents(answer) == [[b"x" * 200] * 10]
+            assert answer.is_settled
+            assert contents(answer.answer) == [[b"x" * 200] * 10]
             poll = consumer.ask(wanted(11), wait_ms_max=60_000, bytes_min=1_000)
-            assert isinstance(poll, asyncio.Future)
+            assert not poll.is_settled
             await replica.delete_records(2)
-            assert not poll.done()
+            assert not poll.is_settled
             await write(replica, b"y")
-            assert contents(await asyncio.wait_for(poll, PATIENCE_S)) == [[b"x" * 200]]
+            assert contents(await within(poll)) == [[b"x" * 200]]
 
     run(scenario)
 
@@ -252,8 +238,8 @@ def test_more_is_never_waited_for_than_an_answer_may_hold(tmp_path: Path) -> Non
             await write(replica, b"x" * 200)
             consumer = Consumer(node)
             answer = consumer.ask(wanted(), wait_ms_max=60_000, bytes_min=10_000, bytes_max=100)
-            assert isinstance(answer, FetchAnswer)
-            assert contents(answer) == [[b"x" * 200]]
+            assert answer.is_settled
+            assert contents(answer.answer) == [[b"x" * 200]]
 
     run(scenario)
 
@@ -280,12 +266,10 @@ def test_a_consumer_that_leaves_takes_its_long_poll_with_it(tmp_path: Path) -> N
             replica = await node.replica()
             consumer = Consumer(node)
             poll = consumer.ask(wanted(), wait_ms_max=60_000)
-            assert isinstance(poll, asyncio.Future)
+            assert not poll.is_settled
             assert len(replica._watches) == 1
-            consumer.leave()
-            await asyncio.sleep(0)
-            assert poll.cancelled()
-            assert (len(replica._watches), consumer.watchers) == (0, {})
+            poll.cancel()
+            assert len(replica._watches) == 0
             await write(replica, b"a")
 
     run(scenario)
@@ -296,7 +280,7 @@ def test_a_long_poll_hears_of_a_deleted_topic(tmp_path: Path) -> None:
         async with running(tmp_path) as node:
             await node.replica()
             poll = Consumer(node).ask(wanted(), wait_ms_max=60_000)
-            assert isinstance(poll, asyncio.Future)
+            assert not poll.is_settled
             await node.partitions.retire_topic(TOPIC_ID)
             assert contents(await poll) == [Reason.UNKNOWN_TOPIC_OR_PARTITION]
 
@@ -309,9 +293,9 @@ def test_unknown_partitions_do_not_end_the_wait_for_known_ones(tmp_path: Path) -
             replica = await node.replica()
             consumer = Consumer(node)
             unknown = wanted(0, partition=9)
-            assert isinstance(consumer.ask(unknown, wait_ms_max=60_000), FetchAnswer)
+            assert consumer.ask(unknown, wait_ms_max=60_000).is_settled
             poll = consumer.ask(wanted(), unknown, wait_ms_max=60_000)
-            assert isinstance(poll, asyncio.Future)
+            assert not poll.is_settled
             await write(replica, b"a")
             assert contents(await poll) == [[b"a"], Reason.UNKNOWN_TOPIC_OR_PARTITION]
 
@@ -333,7 +317,7 @@ def test_a_session_goes_on_with_what_is_new(tmp_path: Path) -> None:
             poll = consumer.ask(
                 wanted(1), step=SessionStep(session_id, 1, False), wait_ms_max=60_000
             )
-            assert isinstance(poll, asyncio.Future)
+            assert not poll.is_settled
             await write(two, b"b")
             answer = await poll
             assert answer.session_id == session_id
@@ -355,8 +339,8 @@ def test_an_overtaken_long_poll_is_refused(tmp_path: Path) -> None:
             session_id = (await consumer.get(wanted(), step=opening)).session_id
             slow = consumer.ask(step=SessionStep(session_id, 1, False), wait_ms_max=60_000)
             fast = consumer.ask(step=SessionStep(session_id, 2, False), wait_ms_max=60_000)
-            assert isinstance(slow, asyncio.Future)
-            assert isinstance(fast, asyncio.Future)
+            assert not slow.is_settled
+            assert not fast.is_settled
             await write(replica, b"a")
             assert contents(await fast) == [[b"a"]]
             with pytest.raises(Refused) as caught:
@@ -373,9 +357,9 @@ def test_old_segments_are_read_through_a_worker(tmp_path: Path) -> None:
             await write(replica, *(b"%03d" % number * 50 for number in range(10)))
             consumer = Consumer(node)
             answer = consumer.ask(wanted())
-            assert isinstance(answer, asyncio.Future)
+            assert not answer.is_settled
             assert contents(await answer)[0][0] == b"000" * 50
-            assert isinstance(consumer.ask(wanted(9)), FetchAnswer)
+            assert consumer.ask(wanted(9)).is_settled
 
     run(scenario)
 
@@ -443,12 +427,10 @@ def test_no_file_stays_pinned_after_all_kinds_of_fetches(tmp_path: Path) -> None
             contents(await consumer.get(*both, wait_ms_max=10, bytes_min=10_000))
             poll = consumer.ask(wanted(5), wanted(0, 1), wait_ms_max=60_000, bytes_min=10_000)
             await write(two, b"y")
-            consumer.leave()
+            poll.cancel()
             cold = consumer.ask(*both)
-            assert isinstance(cold, asyncio.Future)
+            assert not cold.is_settled
             cold.cancel()
-            assert isinstance(poll, asyncio.Future)
-            assert poll.cancelled()
             await until_nothing_is_pinned(one, two)
 
     run(scenario)
@@ -470,7 +452,7 @@ def test_a_lost_index_is_built_away_from_the_loop(tmp_path: Path) -> None:
             assert replica.needs_index(0)
             consumer = Consumer(node)
             dropped = consumer.ask(wanted())
-            assert isinstance(dropped, asyncio.Future)
+            assert not dropped.is_settled
             dropped.cancel()
             answer = await consumer.get(wanted(1), wait_ms_max=60_000)
             assert contents(answer)[0][0] == b"1" * 50
@@ -506,9 +488,9 @@ def test_a_bug_after_an_index_was_loaded_reaches_the_caller(
             consumer = Consumer(node)
             monkeypatch.setattr(consumer.fetch, "read", fail)
             answer = consumer.ask(wanted())
-            assert isinstance(answer, asyncio.Future)
+            assert not answer.is_settled
             with pytest.raises(ZeroDivisionError):
-                await asyncio.wait_for(answer, PATIENCE_S)
+                await within(answer)
 
     run(fill)
     run(scenario)
@@ -544,7 +526,7 @@ def test_a_long_poll_ends_when_the_office_is_lost(tmp_path: Path) -> None:
         async with running(tmp_path) as node:
             replica = await node.replica()
             waiting = Consumer(node).ask(wanted(0), wait_ms_max=60_000)
-            assert isinstance(waiting, asyncio.Future)
+            assert not waiting.is_settled
             await asyncio.sleep(0)
             replica.is_leader = replica.is_settled = False
             replica._watches.notify()

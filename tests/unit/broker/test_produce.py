@@ -1,14 +1,13 @@
 """Proves when a produce is answered: when all of it is safe, refused, or out of time."""
 
-import asyncio
 import errno
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
 
-from penstock.broker.produce import Produce
+from penstock.broker.produce import ACKS_ALL, Part, Produce, Production
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import NO_TOPIC_ID, TopicId, TopicName
 from penstock.model.topic_config import TopicConfig
@@ -44,16 +43,17 @@ def refusal(call: object) -> Reason:
     return caught.value.reason
 
 
-def outcome_of(
-    produce: Produce, commits: list[Commit], timeout_s: float
-) -> "asyncio.Future[object]":
-    answered: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+async def outcome(production: list[Part] | Production) -> list[Reason | None]:
+    parts = await production if isinstance(production, Production) else production
+    return [part.error and part.error.reason for part in parts]
 
-    def on_done(errors: Sequence[Refused | None]) -> None:
-        answered.set_result([error and error.reason for error in errors])
 
-    produce.when_safe(commits, START_MS / 1000 + timeout_s, on_done)
-    return answered
+def write(produce: Produce, timeout_s: float, *values: tuple[int, bytes]) -> Any:
+    """To these partitions; gives the outcome, or something to wait for it."""
+    production = produce.start(ACKS_ALL, START_MS / 1000 + timeout_s)
+    for partition, value in values:
+        production.append(TOPIC, NO_TOPIC_ID, partition, batch(value))
+    return production.finish()
 
 
 def test_it_is_answered_when_every_partition_is_safe(tmp_path: Path) -> None:
@@ -61,9 +61,8 @@ def test_it_is_answered_when_every_partition_is_safe(tmp_path: Path) -> None:
         async with running(tmp_path) as node:
             await node.create(TOPIC, TOPIC_ID, range(2), TopicConfig())
             produce = produce_on(node)
-            commits = [append(produce, 0, b"a"), append(produce, 1, b"b")]
-            assert await outcome_of(produce, commits, 30) == [None, None]
-            assert await outcome_of(produce, [append(produce, 0, b"c")], 30) == [None]
+            assert await outcome(write(produce, 30, (0, b"a"), (1, b"b"))) == [None, None]
+            assert await outcome(write(produce, 30, (0, b"c"))) == [None]
             assert read_values(node.partitions.get(TOPIC, 0)) == [b"a", b"c"]
 
     run(scenario)
@@ -74,11 +73,17 @@ def test_each_partition_has_its_own_outcome(tmp_path: Path) -> None:
         async with running(tmp_path) as node:
             await node.create(TOPIC, TOPIC_ID, range(2), TopicConfig())
             produce = produce_on(node)
-            first = append(produce, 0, b"a")
-            await first
+            production = produce.start(ACKS_ALL, START_MS / 1000 + 30)
+            production.append(TOPIC, NO_TOPIC_ID, 0, batch(b"a"))
+            await node.partitions.get(TOPIC, 0).committed()
             node.faults.write_error = errno.ENOSPC
-            outcome = await outcome_of(produce, [first, append(produce, 1, b"b")], 30)
-            assert outcome == [None, Reason.STORAGE_ERROR]
+            production.append(TOPIC, NO_TOPIC_ID, 1, batch(b"b"))
+            production.append(TOPIC, NO_TOPIC_ID, 2, batch(b"c"))
+            assert await outcome(production.finish()) == [
+                None,
+                Reason.STORAGE_ERROR,
+                Reason.UNKNOWN_TOPIC_OR_PARTITION,
+            ]
 
     run(scenario)
 
@@ -89,11 +94,11 @@ def test_a_disk_that_hangs_is_answered_with_a_timeout(tmp_path: Path) -> None:
             replica = await node.replica()
             produce = produce_on(node)
             node.faults.writes_go_on.clear()
-            answered = outcome_of(produce, [append(produce, 0, b"a")], 1)
-            several = outcome_of(produce, [append(produce, 0, b"b"), append(produce, 0, b"c")], 1)
+            one = write(produce, 1, (0, b"a"))
+            several = write(produce, 1, (0, b"b"), (0, b"c"))
             node.clock.ms += 1_001
-            assert await answered == [Reason.REQUEST_TIMED_OUT]
-            assert await several == [Reason.REQUEST_TIMED_OUT] * 2
+            assert await outcome(one) == [Reason.REQUEST_TIMED_OUT]
+            assert await outcome(several) == [Reason.REQUEST_TIMED_OUT] * 2
             node.faults.writes_go_on.set()
             await replica.committed()
             assert read_values(replica) == [b"a", b"b", b"c"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.broker.quorum import QuorumView
 from penstock.broker.reassignments import Moving
-from penstock.frontdoor.kafka.api import Api, Call, Frames
+from penstock.frontdoor.kafka.api import Api, Call
 from penstock.frontdoor.kafka.errors import error_code
 from penstock.model.errors import Reason, Refused
 from penstock.model.limits import Limits
@@ -79,7 +79,7 @@ class World:
             limits=Limits(),
         )
         self.now = 0.0
-        self.peer: Any = SimpleNamespace(opened_at=0.0, on_close=lambda callback: SimpleNamespace())
+        self.peer: Any = SimpleNamespace(opened_at=0.0)
 
     def ask(self, api: Api, version: int, request: Any) -> Any:
         """What a client of that version reads, after both messages went over the wire; None when
@@ -93,13 +93,13 @@ class World:
             answer = api.handle(call, received)
             if inspect.isawaitable(answer):
                 answer = await answer
+            body = api.encode(call, received, answer)
         except Refused as refused:
             assert api.error_response is not None
             answer = api.error_response(call, received, error_code(refused))
             if answer is None:
                 return None
-        if isinstance(answer, Frames):
-            encoded = b"".join(part for part in answer.parts if isinstance(part, bytes))
-        else:
-            encoded = encode(answer, version)
-        return decode(api.response, version, encoded)
+            body = encode(answer, version)
+        if isinstance(body, list):
+            body = b"".join(part for part in body if isinstance(part, bytes))
+        return decode(api.response, version, body)

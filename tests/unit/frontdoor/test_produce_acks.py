@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
+from penstock.broker.later import Later
 from penstock.broker.produce import Produce
 from penstock.frontdoor.kafka.api import Call
 from penstock.frontdoor.kafka.handlers import produce
 from penstock.model.errors import Reason, Refused
-from penstock.protocol.kafka.codec import decode, encode
+from penstock.protocol.kafka.codec import decode
 from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.protocol.kafka.messages.produce import (
     PartitionProduceData,
@@ -53,21 +54,19 @@ class Leader:
         return ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=topics)
 
     def ask(self, acks: int, *indexes: int) -> "asyncio.Future[Any]":
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         call = Call(self.world.services, 0, VERSION, None, self.world.peer, 1.0)
-        result = produce.handle(call, self.request(acks, *indexes))
-        if type(result) is produce.API.pending:
-            result.then(lambda _, found: answer.set_result(found), call)
-            return answer
-        assert asyncio.isfuture(result)
-        return result
+        request = self.request(acks, *indexes)
+        result = produce.handle(call, request)
+
+        async def read() -> Any:
+            parts = await result if isinstance(result, Later) else result
+            body = produce.encode_answer(call, request, parts)
+            return decode(produce.API.response, VERSION, body)
+
+        return asyncio.ensure_future(read())
 
 
 def codes(answer: Any) -> list[int]:
-    if hasattr(answer, "parts"):
-        answer = decode(produce.API.response, VERSION, b"".join(answer.parts))
-    else:
-        answer = decode(produce.API.response, VERSION, encode(answer, VERSION))
     return [each.error_code for topic in answer.responses for each in topic.partition_responses]
 
 

@@ -1,11 +1,8 @@
 """What a handler sees and returns: the call, the answer, and the entry it has in the API table.
 
-A handler is `handle(call, request)` and returns one of
-
-- a response message (encoded by the connection), or `Frames` (already encoded), or None (no reply);
-- an `asyncio.Future` of one of those: a cheap way to wait, no task is made for it;
-- the API's own `Pending`: the cheapest way to wait, for the hot path;
-- a coroutine of one of those: it is cancelled when the connection closes.
+A handler is `handle(call, request)` and returns an answer, or a `Later` of one. An `async` handler
+becomes a `Later` by itself, and is cancelled when the connection closes. An answer is a response
+message, unless the API has an `encode` of its own.
 
 A decoded request's `records` point into the connection's receive buffer and are valid only until
 the handler returns or first suspends: what is needed later must be copied before. All other
@@ -14,21 +11,17 @@ fields are independent of the buffer.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from penstock.protocol.kafka.codec import encode
 
 if TYPE_CHECKING:
     from penstock.broker.services import Services
     from penstock.model.file_ranges import FileRange
     from penstock.protocol.kafka.api_keys import ApiKey
     from penstock.protocol.kafka.error_codes import ErrorCode
-
-
-class CloseHandle(Protocol):
-    """Undoes an `on_close`, once what it watched over is over."""
-
-    def cancel(self) -> None: ...
 
 
 class Peer(Protocol):
@@ -49,10 +42,6 @@ class Peer(Protocol):
 
     @property
     def peer_port(self) -> int: ...
-
-    def on_close(self, callback: Callable[[], None]) -> CloseHandle:
-        """`callback` runs once when the connection closes, at once if it is closed already."""
-        ...
 
 
 class Call:
@@ -78,25 +67,14 @@ class Call:
         self.now = now
 
 
-class Frames:
-    """An already encoded response body; the connection sends its parts and releases the ranges."""
-
-    __slots__ = ("parts",)
-
-    def __init__(self, parts: list[bytes | FileRange]) -> None:
-        self.parts = parts
+# An encoded response body: in one piece, or in parts when some of it lies in files.
+Body: TypeAlias = "bytes | list[bytes | FileRange]"
+# What `encode` gives where the client expects nothing.
+NO_REPLY: Body = []
 
 
-# A response message, `Frames`, or None. Messages have no common base, hence the wide type.
-Result: TypeAlias = Any
-
-
-class Pending(Protocol):
-    """An answer that comes later by a direct call, without the turn of the loop a future takes."""
-
-    def then(self, deliver: Callable[[Any, Result], None], call: Any) -> None:
-        """Calls `deliver(call, result)` once, on the loop, and not before this returns."""
-        ...
+def encode_message(call: Call, request: Any, answer: Any) -> bytes:
+    return encode(answer, call.version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,9 +86,10 @@ class Api:
     versions: tuple[int, int]
     request: type[Any]
     response: type[Any]
-    handle: Callable[[Call, Any], Result | Awaitable[Result]]
-    # The one class of pending answers that this API has, if it has any.
-    pending: type[Pending] | None = None
+    # Messages have no common base, hence the wide types.
+    handle: Callable[[Call, Any], Any]
+    # Turns the call, its request and the answer into bytes.
+    encode: Callable[[Call, Any, Any], Body] = encode_message
     # Builds the response for a request that is refused or fails as a whole. Without it, or when it
     # returns None, such a request costs the client its connection.
     error_response: Callable[[Call, Any, ErrorCode], Any] | None = None

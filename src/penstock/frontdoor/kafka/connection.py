@@ -9,17 +9,15 @@ must wait stands in line, and whatever is answered behind it waits with it.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import sys
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.frontdoor.kafka.api import Call, Frames, Result
+from penstock.broker.later import Later, Task
+from penstock.frontdoor.kafka.api import Call
 from penstock.frontdoor.kafka.errors import error_code
 from penstock.model.errors import Refused
 from penstock.model.file_ranges import FileRange
@@ -37,6 +35,7 @@ from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.protocol.kafka.headers import decode_request_header
 
 if TYPE_CHECKING:
+    import asyncio
     import socket
 
     from penstock.broker.services import Services
@@ -67,29 +66,15 @@ class DoorParts:
 class ServedCall(Call):
     """A call with what the connection must remember of it until its reply is sent."""
 
-    __slots__ = ("correlation_id", "future", "reply", "request", "route", "size")
+    __slots__ = ("correlation_id", "later", "reply", "request", "route", "size")
 
     route: Route
     request: Any
     correlation_id: int
     # How many bytes of the memory budget it holds while it waits.
     size: int
-    future: asyncio.Future[Any] | None
+    later: Later[Any] | None
     reply: Reply | None
-
-
-class CloseWatch:
-    """A callback for the end of a connection, which can be taken back."""
-
-    __slots__ = ("_watches", "callback")
-
-    def __init__(self, callback: Callable[[], None], watches: dict[CloseWatch, None]) -> None:
-        self.callback = callback
-        self._watches = watches
-        watches[self] = None
-
-    def cancel(self) -> None:
-        self._watches.pop(self, None)
 
 
 class KafkaConnection:
@@ -103,7 +88,6 @@ class KafkaConnection:
         "_routes",
         "_send_is_due",
         "_services",
-        "_watches",
         "id",
         "opened_at",
         "peer_host",
@@ -124,17 +108,7 @@ class KafkaConnection:
         # Calls in request order, from the first that waits for its answer on.
         self._line: deque[ServedCall] = deque()
         self._send_is_due = False
-        self._watches: dict[CloseWatch, None] = {}
         self._link = FrameConnection(sock, peer, self, parts.surroundings)
-
-    # What handlers use
-
-    def on_close(self, callback: Callable[[], None]) -> CloseWatch:
-        watch = CloseWatch(callback, self._watches)
-        if self._link.is_closed:
-            watch.cancel()
-            callback()
-        return watch
 
     # What the door uses
 
@@ -144,8 +118,7 @@ class KafkaConnection:
 
     @property
     def tasks(self) -> list[asyncio.Task[Any]]:
-        futures = (call.future for call in self._line)
-        return [future for future in futures if isinstance(future, asyncio.Task)]
+        return [call.later.task for call in self._line if isinstance(call.later, Task)]
 
     def check(self, now: float) -> None:
         self._link.check(now)
@@ -164,9 +137,7 @@ class KafkaConnection:
         """Answers all that still waits, whatever becomes of it: its client has to ask elsewhere."""
         for call in list(self._line):
             if call.reply is None:
-                call.reply = self._error_reply(call, ErrorCode.REQUEST_TIMED_OUT)
-                if isinstance(call.future, asyncio.Task):
-                    call.future.cancel()
+                self._answer_without_it(call, ErrorCode.REQUEST_TIMED_OUT)
         self._send_answered()
 
     def close(self, why: str | None = None) -> None:
@@ -214,17 +185,18 @@ class KafkaConnection:
         self._deliver(call, _pack_start(4 + len(body), correlation_id) + body)
 
     def _serve(self, call: ServedCall, size: int) -> None:
-        route = call.route
         try:
-            result = route.handle(call, call.request)
+            result = call.route.handle(call, call.request)
         except Exception as error:
             reply = self._reply_to_error(call, error)
         else:
-            kind = type(result)
-            if kind is not route.response and kind is not Frames and result is not None:
+            if not isinstance(result, Later):
+                reply = self._encode(call, result)
+            elif result.is_settled:
+                reply = self._encode_outcome(call, result)
+            else:
                 self._wait(call, result, size)
                 return
-            reply = self._encode(call, result)
         self._deliver(call, reply)
 
     def _deliver(self, call: ServedCall, reply: Reply) -> None:
@@ -235,7 +207,7 @@ class KafkaConnection:
 
     def _stand_in_line(self, call: ServedCall, reply: Reply | None) -> None:
         call.size = 0
-        call.future = None
+        call.later = None
         call.reply = reply
         self._line.append(call)
         self._brake()
@@ -246,52 +218,15 @@ class KafkaConnection:
 
     # Answers that come later
 
-    def _wait(self, call: ServedCall, result: Any, size: int) -> None:
-        if type(result) is call.route.pending:
-            self._stand_in_line(call, None)
-            call.size = size
-            self._link.hold(size)
-            result.then(self._on_result, call)
-            return
-        future = result if asyncio.isfuture(result) else self._start(result)
+    def _wait(self, call: ServedCall, later: Later[Any], size: int) -> None:
         self._stand_in_line(call, None)
-        call.future = future
-        if future.done():
-            self._on_answer(call, future)
-            return
+        call.later = later
         call.size = size
         self._link.hold(size)
-        future.add_done_callback(partial(self._on_answer, call))
+        later.then(self._settled, call)
 
-    def _start(self, handling: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
-        loop = self._parts.surroundings.loop
-        if sys.version_info >= (3, 12):
-            return asyncio.Task(handling, loop=loop, eager_start=True)
-        # Before 3.12 a task can't take its first step at once, and doing that step in its place
-        # is not safe: timeouts, for one, must find themselves inside a task.
-        return loop.create_task(handling)
-
-    def _on_answer(self, call: ServedCall, future: asyncio.Future[Any]) -> None:
-        if self._link.is_closed or call.reply is not None:
-            _discard_answer(future)
-            return
-        if future.cancelled():
-            self._link.close(f"its {call.route} was cancelled")
-            return
-        error = future.exception()
-        if error is None:
-            self._answer(call, self._encode(call, future.result()))
-        elif isinstance(error, Exception):
-            self._answer(call, self._reply_to_error(call, error))
-        else:
-            raise error
-
-    def _on_result(self, call: ServedCall, result: Result) -> None:
-        reply = self._encode(call, result)
-        if self._link.is_closed or call.reply is not None:
-            _discard(reply)
-        else:
-            self._answer(call, reply)
+    def _settled(self, call: ServedCall, later: Later[Any]) -> None:
+        self._answer(call, self._encode_outcome(call, later))
 
     def _answer(self, call: ServedCall, reply: Reply) -> None:
         call.reply = reply
@@ -305,11 +240,14 @@ class KafkaConnection:
         if call.reply is not None:
             return
         code = call.route.api.drain_code
-        if code is None:
-            return
+        if code is not None:
+            self._answer_without_it(call, code)
+
+    def _answer_without_it(self, call: ServedCall, code: ErrorCode) -> None:
+        """Answers a call whose own answer has not come."""
         call.reply = self._error_reply(call, code)
-        if isinstance(call.future, asyncio.Task):
-            call.future.cancel()
+        if call.later is not None:
+            call.later.cancel()
 
     def _send_answered(self) -> None:
         self._send_is_due = False
@@ -336,15 +274,16 @@ class KafkaConnection:
         else:
             self._link.extend(reply)
 
-    def _encode(self, call: ServedCall, result: Result) -> Reply:
-        if result is None:
-            return []
+    def _encode(self, call: ServedCall, answer: Any) -> Reply:
         try:
-            return call.route.encode_reply(call.correlation_id, result)
+            return call.route.encode_answer(call, call.request, answer, call.correlation_id)
         except Exception as error:
-            if isinstance(result, Frames):
-                _discard(result.parts)
             return self._reply_to_error(call, error)
+
+    def _encode_outcome(self, call: ServedCall, later: Later[Any]) -> Reply:
+        if later.error is not None:
+            return self._reply_to_error(call, later.error)
+        return self._encode(call, later.answer)
 
     def _reply_to_error(self, call: ServedCall, error: Exception) -> Reply:
         if isinstance(error, Refused):
@@ -359,7 +298,7 @@ class KafkaConnection:
             build = route.api.error_response
             response = build(call, call.request, code) if build is not None else None
             if response is not None:
-                return route.encode_reply(call.correlation_id, response)
+                return route.encode_message(response, call.correlation_id)
             self._link.close(f"its {route} was refused: {why or code.name}")
         except Exception:
             self._link.fail()
@@ -370,22 +309,11 @@ class KafkaConnection:
     def on_closed(self) -> None:
         line, self._line = self._line, deque()
         for call in line:
-            if isinstance(call.future, asyncio.Task):
-                call.future.cancel()
             if call.reply is not None:
                 _discard(call.reply)
-        watches, self._watches = self._watches, {}
-        for watch in watches:
-            self._tell(watch.callback)
+            elif call.later is not None:
+                call.later.cancel()
         self._parts.on_closed(self)
-
-    def _tell(self, callback: Callable[[], None]) -> None:
-        try:
-            callback()
-        except Exception:
-            logger.exception(
-                "a callback for the end of %s:%s failed", self.peer_host, self.peer_port
-            )
 
 
 def _discard(reply: Reply) -> None:
@@ -393,16 +321,3 @@ def _discard(reply: Reply) -> None:
         for part in reply:
             if isinstance(part, FileRange):
                 part.release()
-
-
-def _discard_answer(future: asyncio.Future[Any]) -> None:
-    """Nobody waits for it any more: its file ranges are released, a bug is still told."""
-    if future.cancelled():
-        return
-    error = future.exception()
-    if error is None:
-        result = future.result()
-        if isinstance(result, Frames):
-            _discard(result.parts)
-    elif not isinstance(error, Refused):
-        logger.error("a call failed after its connection closed, which is a bug", exc_info=error)

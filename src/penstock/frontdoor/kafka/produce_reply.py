@@ -10,7 +10,6 @@ from struct import Struct
 from uuid import UUID
 
 from penstock.broker.produce import Appended
-from penstock.frontdoor.kafka.api import Frames
 from penstock.model.ids import NO_TOPIC_ID
 from penstock.protocol.kafka.codec import encode
 from penstock.protocol.kafka.messages.produce import (
@@ -30,22 +29,17 @@ _pack_3 = Struct(">qqq").pack
 _MARKS = (-0x0123456789ABCDEF, -0x1123456789ABCDEF, -0x2123456789ABCDEF)
 
 
-# Version, the topic's name and id, and the partition.
-ReplyKey = tuple[int, str, UUID, int]
-
-
 class ReplyForm:
-    """An answer for one partition in one version, both of which its key names."""
+    """An answer for one partition in one version."""
 
-    __slots__ = ("_count", "_head", "_tail", "key")
+    __slots__ = ("_count", "_head", "_tail")
 
-    def __init__(self, key: ReplyKey, encoded: bytes, count: int) -> None:
-        self.key = key
+    def __init__(self, encoded: bytes, count: int) -> None:
         marks = Struct(f">{count}q").pack(*_MARKS[:count])
         self._head, self._tail = encoded.split(marks)
         self._count = count
 
-    def fill(self, appended: Appended) -> Frames:
+    def fill(self, appended: Appended) -> bytes:
         base_offset, append_time_ms, log_start_offset, _, _ = appended
         if self._count == 3:
             numbers = _pack_3(base_offset, append_time_ms, log_start_offset)
@@ -53,7 +47,7 @@ class ReplyForm:
             numbers = _pack_2(base_offset, append_time_ms)
         else:
             numbers = _pack_1(base_offset)
-        return Frames([self._head + numbers + self._tail])
+        return self._head + numbers + self._tail
 
 
 @lru_cache(FORMS_MAX)
@@ -70,4 +64,4 @@ def reply_form(version: int, topic: str | UUID, index: int) -> ReplyForm:
     response = TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=[answer])
     encoded = encode(ProduceResponse(responses=[response]), version)
     count = 1 + (version >= FIRST_APPEND_TIME_VERSION) + (version >= FIRST_LOG_START_VERSION)
-    return ReplyForm((version, name, topic_id, index), encoded, count)
+    return ReplyForm(encoded, count)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from inspect import iscoroutinefunction
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from penstock.frontdoor.kafka.api import Frames
+from penstock.broker.later import Task
 from penstock.protocol.kafka.codec import encode
 from penstock.protocol.kafka.headers import encode_response_header
 
 if TYPE_CHECKING:
-    from penstock.frontdoor.kafka.api import Api
-    from penstock.model.file_ranges import FileRange
+    from penstock.frontdoor.kafka.api import Api, Body, Call
 
-# A whole frame in one piece, or in parts when some of it lies in files; no parts, no reply.
-Reply: TypeAlias = "bytes | list[bytes | FileRange]"
+# A whole frame; no parts, no reply.
+Reply: TypeAlias = "Body"
 
 _CORRELATION_ID_SIZE: Final = 4
 _pack_start = Struct(">ii").pack
@@ -24,24 +24,14 @@ _pack_start = Struct(">ii").pack
 class Route:
     """One API in one version, with what can be known before the request is here."""
 
-    __slots__ = (
-        "_header_size",
-        "_header_tail",
-        "api",
-        "handle",
-        "pending",
-        "request",
-        "response",
-        "version",
-    )
+    __slots__ = ("_encode", "_header_size", "_header_tail", "api", "handle", "request", "version")
 
     def __init__(self, api: Api, version: int) -> None:
         self.api = api
         self.version = version
         self.request = api.request
-        self.response = api.response
-        self.handle = api.handle
-        self.pending = api.pending
+        self.handle = _in_task(api.handle) if iscoroutinefunction(api.handle) else api.handle
+        self._encode = api.encode
         # What follows the correlation id: nothing, or an empty set of tagged fields.
         header = encode_response_header(api.key, version, 0)
         self._header_tail = header[_CORRELATION_ID_SIZE:]
@@ -50,17 +40,25 @@ class Route:
     def __str__(self) -> str:
         return f"{self.api.key.name} v{self.version}"
 
-    def encode_reply(self, correlation_id: int, result: Any) -> Reply:
-        if isinstance(result, Frames):
-            parts = result.parts
-            body = parts[0]
-            if len(parts) > 1 or not isinstance(body, bytes):
-                size = self._header_size + sum(map(len, parts))
-                return [_pack_start(size, correlation_id) + self._header_tail, *parts]
-        else:
-            body = encode(result, self.version)
+    def encode_answer(self, call: Call, request: Any, answer: Any, correlation_id: int) -> Reply:
+        body = self._encode(call, request, answer)
+        if isinstance(body, bytes):
+            return self._frame(body, correlation_id)
+        if not body:
+            return []
+        size = self._header_size + sum(map(len, body))
+        return [_pack_start(size, correlation_id) + self._header_tail, *body]
+
+    def encode_message(self, message: Any, correlation_id: int) -> Reply:
+        return self._frame(encode(message, self.version), correlation_id)
+
+    def _frame(self, body: bytes, correlation_id: int) -> bytes:
         start = _pack_start(self._header_size + len(body), correlation_id)
         return start + self._header_tail + body
+
+
+def _in_task(handle: Callable[[Call, Any], Any]) -> Callable[[Call, Any], Any]:
+    return lambda call, request: Task(handle(call, request))
 
 
 # By the first four bytes of a request as one number.

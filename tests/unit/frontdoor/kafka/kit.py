@@ -2,13 +2,13 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from struct import Struct
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from penstock.frontdoor.kafka.api import Api, Call, Result
+from penstock.frontdoor.kafka.api import NO_REPLY, Api, Body, Call
 from penstock.frontdoor.kafka.door import KafkaDoor
 from penstock.frontdoor.kafka.handlers import api_versions
 from penstock.model.limits import Limits
@@ -29,7 +29,7 @@ LENGTH = Struct(">i")
 # How long anything may take on a machine that is busy with other things.
 PATIENCE_SECONDS = 60.0
 
-Handler = Callable[[Call, Any], Result | Awaitable[Result]]
+Handler = Callable[[Call, Any], Any]
 
 
 class ManualClock:
@@ -64,8 +64,15 @@ def heartbeat_error(call: Call, request: HeartbeatRequest, code: ErrorCode) -> H
     return HeartbeatResponse(error_code=code)
 
 
+def encode_any(call: Call, request: HeartbeatRequest, answer: Any) -> Body:
+    """Answers may be bytes and parts, or nothing at all."""
+    if answer is None:
+        return NO_REPLY
+    return answer if isinstance(answer, bytes | list) else encode(answer, call.version)
+
+
 def heartbeat_api(handle: Handler, **options: Any) -> Api:
-    options = {"error_response": heartbeat_error} | options
+    options = {"error_response": heartbeat_error, "encode": encode_any} | options
     return Api(
         key=ApiKey.HEARTBEAT,
         versions=(0, 4),

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from penstock.frontdoor.kafka import handlers
-from penstock.frontdoor.kafka.api import Api, Call, Frames
+from penstock.frontdoor.kafka.api import Api, Call
 from penstock.frontdoor.kafka.api_table import APIS
 from penstock.protocol.kafka.catalogue import EXCHANGES
 from penstock.protocol.kafka.codec import encode
@@ -38,7 +38,7 @@ def test_an_api_can_say_that_all_of_a_request_failed(api: Api) -> None:
     for version in range(api.versions[0], api.versions[1] + 1):
         for request in (api.request(), sample(api.request, version, rng)):
             answer = error_answer(api, version, request)
-            if answer is not None and not isinstance(answer, Frames):
+            if answer is not None:
                 encode(answer, version)
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import uvloop
 
-from penstock.frontdoor.kafka.api import Call, Frames
+from penstock.broker.later import Later, Task
+from penstock.frontdoor.kafka.api import Body, Call
 from penstock.model.errors import Reason, Refused
 from penstock.model.file_ranges import FileRange
 from penstock.net import frame_connection
@@ -36,8 +37,8 @@ from .kit import (
 )
 
 
-def late(future: "asyncio.Future[Any]") -> Callable[[Call, Any], Any]:
-    return lambda call, request: future
+def late(answer: Later[Any]) -> Callable[[Call, Any], Any]:
+    return lambda call, request: answer
 
 
 async def numbers(client: Client, count: int) -> list[int]:
@@ -87,25 +88,24 @@ def test_replies_keep_the_order_of_requests() -> None:
     """Answers that come in any order leave in request order, mixed with immediate ones."""
 
     async def scenario() -> None:
-        waiting: dict[int, asyncio.Future[HeartbeatResponse]] = {}
+        waiting: dict[int, Later[HeartbeatResponse]] = {}
 
         def handle(call: Call, request: HeartbeatRequest) -> Any:
             number = request.generation_id
             if number % 3 == 0:
                 return beat(call, request)
-            future = asyncio.get_running_loop().create_future()
-            waiting[number] = future
-            return future if number % 3 == 1 else slow(future)
+            later = waiting[number] = Later()
+            return later if number % 3 == 1 else Task(slow(later))
 
-        async def slow(future: "asyncio.Future[HeartbeatResponse]") -> HeartbeatResponse:
-            return await future
+        async def slow(later: Later[HeartbeatResponse]) -> HeartbeatResponse:
+            return await later
 
         async with open_house(heartbeat_api(handle, is_pipelined=True)) as house:
             client = await house.connect()
             client.send(b"".join(map(beat_frame, range(30))))
             await house.settle(lambda: len(waiting) == 20)
             for number in sorted(waiting, key=lambda number: (number * 7) % 30):
-                waiting[number].set_result(HeartbeatResponse(throttle_time_ms=number))
+                waiting[number].settle(HeartbeatResponse(throttle_time_ms=number))
                 await asyncio.sleep(0)
             assert await numbers(client, 30) == list(range(30))
 
@@ -118,10 +118,10 @@ def test_a_request_starts_when_those_before_it_are_answered() -> None:
     waiting: list[Callable[[], None]] = []
 
     def later(kind: str, answer: Any) -> Any:
-        future = asyncio.get_running_loop().create_future()
+        coming: Later[Any] = Later()
         started.append(kind)
-        waiting.append(partial(future.set_result, answer))
-        return future
+        waiting.append(partial(coming.settle, answer))
+        return coming
 
     def handle_beat(call: Call, request: HeartbeatRequest) -> Any:
         return later("beat", HeartbeatResponse())
@@ -149,24 +149,6 @@ def test_a_request_starts_when_those_before_it_are_answered() -> None:
     asyncio.run(scenario())
 
 
-def test_the_end_of_a_client_is_seen_while_its_call_waits() -> None:
-    closed: list[bool] = []
-
-    def handle(call: Call, request: HeartbeatRequest) -> Any:
-        call.connection.on_close(lambda: closed.append(True))
-        return asyncio.get_running_loop().create_future()
-
-    async def scenario() -> None:
-        async with open_house(heartbeat_api(handle)) as house:
-            client = await house.connect()
-            client.send(beat_frame(1))
-            await house.settle(lambda: house.door.budget.used > 0)
-            client.close()
-            await house.settle(lambda: bool(closed))
-
-    asyncio.run(scenario())
-
-
 def test_no_reply_when_the_handler_has_none() -> None:
     """Produce with acks=0 has no reply, at once or later, and does not disturb the order."""
 
@@ -177,7 +159,7 @@ def test_no_reply_when_the_handler_has_none() -> None:
         def handle(call: Call, request: HeartbeatRequest) -> Any:
             if request.generation_id == 1:
                 return None
-            return later() if request.generation_id == 2 else beat(call, request)
+            return Task(later()) if request.generation_id == 2 else beat(call, request)
 
         async with open_house(heartbeat_api(handle)) as house:
             client = await house.connect()
@@ -211,8 +193,8 @@ def test_large_file_ranges_reach_the_client(run: Callable[[Any], None], tmp_path
     data = os.urandom(1_000_000) * 12
     file = PinnedFile(tmp_path / "segment", data)
 
-    def handle(call: Call, request: HeartbeatRequest) -> Frames:
-        return Frames([b"before", FileRange(file, 7, len(data) - 7), b"after"])
+    def handle(call: Call, request: HeartbeatRequest) -> Body:
+        return [b"before", FileRange(file, 7, len(data) - 7), b"after"]
 
     async def scenario() -> None:
         async with open_house(heartbeat_api(handle)) as house:
@@ -226,15 +208,21 @@ def test_large_file_ranges_reach_the_client(run: Callable[[Any], None], tmp_path
     run(scenario())
 
 
+class Releasing(Later[list[FileRange]]):
+    def drop(self, answer: list[FileRange]) -> None:
+        for part in answer:
+            part.release()
+
+
 def test_ranges_are_released_when_the_client_leaves(tmp_path: Path) -> None:
     """Sent in part, waiting in line, or answered after the end: each range is released once."""
     file = PinnedFile(tmp_path / "segment", bytes(10_000_000))
-    pending: list[asyncio.Future[Frames]] = []
+    pending: list[Releasing] = []
 
     def handle(call: Call, request: HeartbeatRequest) -> Any:
         if request.generation_id != 2:
-            return Frames([FileRange(file, 0, 10_000_000)])
-        pending.append(asyncio.get_running_loop().create_future())
+            return [FileRange(file, 0, 10_000_000)]
+        pending.append(Releasing())
         return pending[0]
 
     async def scenario() -> None:
@@ -248,7 +236,7 @@ def test_ranges_are_released_when_the_client_leaves(tmp_path: Path) -> None:
             client.close()
             other.close()
             await house.settle(lambda: file.pins == 0)
-            pending[0].set_result(Frames([FileRange(file, 0, 10)]))
+            pending[0].settle([FileRange(file, 0, 10)])
             await house.settle(lambda: file.pins == 0)
 
     asyncio.run(scenario())
@@ -364,9 +352,9 @@ def test_a_bug_in_a_handler_is_logged_and_answered(
     def fail(call: Call, request: HeartbeatRequest) -> Any:
         if not is_late:
             raise RuntimeError("our bug")
-        future = asyncio.get_running_loop().create_future()
-        future.get_loop().call_soon(future.set_exception, RuntimeError("our bug"))
-        return future
+        later: Later[Any] = Later()
+        asyncio.get_running_loop().call_soon(later.fail, RuntimeError("our bug"))
+        return later
 
     async def scenario() -> None:
         async with open_house(heartbeat_api(fail)) as house:
@@ -415,32 +403,35 @@ def test_a_bug_without_an_error_response_costs_that_connection_only() -> None:
 # Leaving
 
 
-def test_coroutines_are_cancelled_and_watchers_told_when_the_client_leaves() -> None:
-    told: list[str] = []
+def test_calls_are_cancelled_when_the_client_leaves() -> None:
+    seen: list[str] = []
 
-    def handle(call: Call, request: HeartbeatRequest) -> Any:
-        call.connection.on_close(lambda: told.append("closed"))
-        call.connection.on_close(lambda: told.append("never")).cancel()
-        return wait()
+    class Watched(Later[None]):
+        def cancel(self) -> None:
+            super().cancel()
+            seen.append("cancelled")
 
     async def wait() -> None:
-        told.append("waiting")
+        seen.append("waiting")
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            told.append("cancelled")
+            seen.append("cancelled")
             raise
 
+    def handle(call: Call, request: HeartbeatRequest) -> Any:
+        return Task(wait()) if request.generation_id == 1 else Watched()
+
     async def scenario() -> None:
-        async with open_house(heartbeat_api(handle)) as house:
+        async with open_house(heartbeat_api(handle, is_pipelined=True)) as house:
             client = await house.connect()
-            client.send(beat_frame(1))
-            await house.settle(lambda: "waiting" in told)
+            client.send(beat_frame(1) + beat_frame(2))
+            await house.settle(lambda: "waiting" in seen)
             client.close()
-            await house.settle(lambda: len(told) == 3)
+            await house.settle(lambda: len(seen) == 3)
 
     asyncio.run(scenario())
-    assert sorted(told) == ["cancelled", "closed", "waiting"]
+    assert seen == ["waiting", "cancelled", "cancelled"]
 
 
 def test_handlers_see_who_calls() -> None:
@@ -462,8 +453,8 @@ def test_handlers_see_who_calls() -> None:
 
 
 def test_encoded_frames_get_the_right_header() -> None:
-    def handle(call: Call, request: HeartbeatRequest) -> Frames:
-        return Frames([encode(HeartbeatResponse(throttle_time_ms=9), call.version)])
+    def handle(call: Call, request: HeartbeatRequest) -> Body:
+        return [encode(HeartbeatResponse(throttle_time_ms=9), call.version)]
 
     async def scenario() -> None:
         async with open_house(heartbeat_api(handle)) as house:

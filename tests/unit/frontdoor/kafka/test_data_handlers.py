@@ -1,7 +1,6 @@
 """Proves what the data handlers answer in every version, down to the bytes."""
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 from uuid import UUID
@@ -9,10 +8,12 @@ from uuid import UUID
 import pytest
 
 from penstock.broker.fetch import Fetch
+from penstock.broker.later import Later
 from penstock.broker.offsets import Offsets
 from penstock.broker.produce import Produce
 from penstock.broker.producers import Producers
-from penstock.frontdoor.kafka.api import Api, Call, Frames
+from penstock.frontdoor.kafka.api import Api, Body, Call
+from penstock.frontdoor.kafka.errors import error_code
 from penstock.frontdoor.kafka.handlers import (
     delete_records,
     describe_producers,
@@ -102,9 +103,6 @@ class Door:
         self.leaderships = lone_leaderships(node.partitions)
         self._clock = node.clock
 
-    def on_close(self, callback: Callable[[], None]) -> Any:
-        return asyncio.get_running_loop().call_later(3600, callback)
-
     async def ask(self, api: Api, version: int, request: Any) -> Any:
         """Through the wire in both directions, so that a version can't hold what it has not."""
         request = decode(api.request, version, encode(request, version))
@@ -112,25 +110,23 @@ class Door:
         call = Call(cast(Any, self), api.key, version, "test", cast(Any, self), now)
         try:
             result = api.handle(call, request)
-            if type(result) is api.pending:
-                answer = asyncio.get_running_loop().create_future()
-                result.then(lambda _, found: answer.set_result(found), call)
-                result = answer
-            if asyncio.iscoroutine(result) or asyncio.isfuture(result):
+            if isinstance(result, Later) or asyncio.iscoroutine(result):
                 result = await result
+            body = api.encode(call, request, result)
         except Refused as refused:
             assert api.error_response is not None
-            result = api.error_response(call, request, ErrorCode[refused.reason.name])
-        if result is None:
-            return None
-        return decode(api.response, version, to_bytes(result, version))
+            result = api.error_response(call, request, error_code(refused))
+            if result is None:
+                return None
+            body = encode(result, version)
+        return decode(api.response, version, to_bytes(body)) if body else None
 
 
-def to_bytes(result: Any, version: int) -> bytes:
-    if not isinstance(result, Frames):
-        return encode(result, version)
+def to_bytes(parts: Body) -> bytes:
+    if isinstance(parts, bytes):
+        return parts
     body = b""
-    for part in result.parts:
+    for part in parts:
         if isinstance(part, FileRange):
             body += part.read()
             part.release()
@@ -241,8 +237,10 @@ def test_without_acks_there_is_no_answer_and_a_refusal_costs_the_connection(
             assert await door.ask(produce.API, 9, request) is None
             refused = produce_request(9, b"rubbish", acks=0)
             call = Call(cast(Any, door), produce.API.key, 9, "test", cast(Any, door), 0.0)
+            parts = produce.handle(call, refused)
+            assert isinstance(parts, list)
             with pytest.raises(Refused):
-                produce.handle(call, refused)
+                produce.encode_answer(call, refused, parts)
             await replica.committed()
             assert read_values(replica) == [b"a"]
 

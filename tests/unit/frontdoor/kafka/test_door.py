@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from penstock.broker.later import Later
 from penstock.frontdoor.kafka import door as door_module
-from penstock.frontdoor.kafka.api import Call, Frames
+from penstock.frontdoor.kafka.api import Body, Call
 from penstock.model.errors import StartRefused
 from penstock.net import frame_connection
 from penstock.protocol.kafka.error_codes import ErrorCode
@@ -28,21 +29,21 @@ from .kit import (
 MIB = 1024 * 1024
 
 
-class Later:
+class Waiting:
     """A handler whose answers the test gives."""
 
     def __init__(self) -> None:
-        self.calls: list[tuple[int, asyncio.Future[HeartbeatResponse]]] = []
+        self.calls: list[tuple[int, Later[HeartbeatResponse]]] = []
 
     def __call__(self, call: Call, request: HeartbeatRequest) -> Any:
-        future: asyncio.Future[HeartbeatResponse] = asyncio.get_running_loop().create_future()
-        self.calls.append((request.generation_id, future))
-        return future
+        later: Later[HeartbeatResponse] = Later()
+        self.calls.append((request.generation_id, later))
+        return later
 
     def answer_all(self) -> None:
         calls, self.calls = self.calls, []
-        for number, future in calls:
-            future.set_result(HeartbeatResponse(throttle_time_ms=number))
+        for number, later in calls:
+            later.settle(HeartbeatResponse(throttle_time_ms=number))
 
 
 def half_frames(house: House) -> int:
@@ -60,7 +61,7 @@ async def read_numbers(client: Client, count: int) -> list[int]:
 
 def test_reading_pauses_at_the_limit_of_calls_and_resumes() -> None:
     async def scenario() -> None:
-        handler = Later()
+        handler = Waiting()
         async with open_house(
             heartbeat_api(handler, is_pipelined=True), requests_in_flight_per_connection_max=10
         ) as house:
@@ -118,10 +119,10 @@ def test_pressure_after_a_closed_connection_is_harmless() -> None:
 def test_a_slow_reader_is_not_served_beyond_its_limit_of_replies() -> None:
     served = 0
 
-    def handle(call: Call, request: HeartbeatRequest) -> Frames:
+    def handle(call: Call, request: HeartbeatRequest) -> Body:
         nonlocal served
         served += 1
-        return Frames([bytes(100_000)])
+        return bytes(100_000)
 
     async def scenario() -> None:
         async with open_house(heartbeat_api(handle), reply_bytes_per_connection_max=MIB) as house:
@@ -142,8 +143,8 @@ def test_a_slow_reader_is_not_served_beyond_its_limit_of_replies() -> None:
 def test_replies_that_nobody_reads_are_bounded_in_total(caplog: pytest.LogCaptureFixture) -> None:
     """When the memory is spent, it is taken from those who do not read."""
 
-    def handle(call: Call, request: HeartbeatRequest) -> Frames:
-        return Frames([bytes(1_000_000)])
+    def handle(call: Call, request: HeartbeatRequest) -> Body:
+        return bytes(1_000_000)
 
     async def scenario() -> None:
         async with open_house(
@@ -206,7 +207,7 @@ def test_half_frames_of_many_do_not_block_each_other() -> None:
 
 def test_frames_that_wait_for_an_answer_count() -> None:
     async def scenario() -> None:
-        handler = Later()
+        handler = Waiting()
         async with open_house(heartbeat_api(handler), request_memory_bytes_max=MIB) as house:
             client = await house.connect()
             for number in range(8):
@@ -249,7 +250,7 @@ def test_a_large_buffer_is_given_back_when_the_connection_is_quiet() -> None:
 
 def test_idle_connections_are_reaped_and_busy_ones_are_not() -> None:
     async def scenario() -> None:
-        handler = Later()
+        handler = Waiting()
         async with open_house(heartbeat_api(handler), connection_idle_ms_max=10_000) as house:
             idle, busy = await house.connect(), await house.connect()
             busy.send(beat_frame(1))
@@ -372,7 +373,7 @@ def test_a_taken_port_refuses_to_start() -> None:
 
 def test_drain_answers_what_is_in_flight_and_reads_no_more() -> None:
     async def scenario() -> None:
-        handler = Later()
+        handler = Waiting()
         async with open_house(heartbeat_api(handler, is_pipelined=True)) as house:
             client, idle = await house.connect(), await house.connect()
             client.send(beat_frame(1) + beat_frame(2))
@@ -491,8 +492,8 @@ def test_drain_does_not_wait_long_for_peers_that_do_not_notice(
 def test_drain_flushes_large_replies_to_a_reader_who_still_sends() -> None:
     """A plain close with unread bytes would reset the connection and lose the replies."""
 
-    def handle(call: Call, request: HeartbeatRequest) -> Frames:
-        return Frames([bytes(5_000_000)])
+    def handle(call: Call, request: HeartbeatRequest) -> Body:
+        return bytes(5_000_000)
 
     async def scenario() -> None:
         async with open_house(heartbeat_api(handle)) as house:

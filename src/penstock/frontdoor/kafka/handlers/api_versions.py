@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from penstock.frontdoor.kafka.api import Api, Call, Frames
+from penstock.frontdoor.kafka.api import Api, Call
 from penstock.protocol.kafka.api_keys import ApiKey
 from penstock.protocol.kafka.codec import encode
 from penstock.protocol.kafka.error_codes import ErrorCode
@@ -33,28 +33,34 @@ class _ApiVersions:
     """The list changes only with the code, so each version of it is encoded once."""
 
     def __init__(self, listed: list[ApiVersion]) -> None:
-        self._listed = listed
+        self._listing = ApiVersionsResponse(api_keys=listed)
         self._bodies: dict[int, bytes] = {}
 
-    def handle(self, call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse | Frames:
+    def handle(self, call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
         if call.version >= _NAMES_SOFTWARE_FROM and not _names_software(request):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        return self._listing
+
+    def encode(self, call: Call, request: ApiVersionsRequest, answer: ApiVersionsResponse) -> bytes:
+        if answer is not self._listing:
+            return encode(answer, call.version)
         body = self._bodies.get(call.version)
         if body is None:
-            body = encode(ApiVersionsResponse(api_keys=self._listed), call.version)
-            self._bodies[call.version] = body
-        return Frames([body])
+            body = self._bodies[call.version] = encode(answer, call.version)
+        return body
 
 
 def make_api(others: Iterable[Api]) -> Api:
     """ApiVersions itself, listing `others` and itself."""
     versions = {api.key: api.versions for api in others} | {ApiKey.API_VERSIONS: VERSIONS}
+    served = _ApiVersions(_listing(versions))
     return Api(
         key=ApiKey.API_VERSIONS,
         versions=VERSIONS,
         request=ApiVersionsRequest,
         response=ApiVersionsResponse,
-        handle=_ApiVersions(_listing(versions)).handle,
+        handle=served.handle,
+        encode=served.encode,
         error_response=_error_response,
     )
 

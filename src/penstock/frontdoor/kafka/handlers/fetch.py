@@ -10,11 +10,10 @@
 - Followers do not fetch: brokers replicate on the peer port.
 """
 
-from functools import partial
 from itertools import groupby
 from uuid import UUID
 
-from penstock.broker.fetch import MAGIC_NEWEST, FetchAnswer, FetchQuery
+from penstock.broker.fetch import MAGIC_NEWEST, FetchAnswer, FetchCall, FetchQuery
 from penstock.broker.fetch_sessions import (
     NO_SESSION,
     Fetched,
@@ -23,7 +22,7 @@ from penstock.broker.fetch_sessions import (
     Wanted,
     partition_key,
 )
-from penstock.frontdoor.kafka.api import Api, Call, Frames, Result
+from penstock.frontdoor.kafka.api import Api, Body, Call
 from penstock.frontdoor.kafka.errors import ERROR_CODES
 from penstock.frontdoor.kafka.leader_hints import HINTED, LeaderHints
 from penstock.model.errors import Reason, Refused
@@ -53,7 +52,7 @@ READ_COMMITTED = 1
 _HINTED_CODES = tuple(ERROR_CODES[reason] for reason in HINTED)
 
 
-def handle(call: Call, request: FetchRequest) -> Result:
+def handle(call: Call, request: FetchRequest) -> FetchCall:
     _refuse_followers(request)
     version = call.version
     query = FetchQuery(
@@ -68,8 +67,7 @@ def handle(call: Call, request: FetchRequest) -> Result:
         magic=_magic(version),
         takes_zstd=version >= FIRST_ZSTD_VERSION,
     )
-    render = partial(_render, call, request.isolation_level == READ_COMMITTED)
-    return call.services.fetch.fetch(query, call.connection.on_close, render)
+    return call.services.fetch.fetch(query)
 
 
 def _refuse_followers(request: FetchRequest) -> None:
@@ -108,8 +106,17 @@ def _magic(version: int) -> int:
     return 1 if version >= FIRST_MAGIC_1_VERSION else 0
 
 
-def _render(call: Call, is_read_committed: bool, answer: FetchAnswer) -> Frames:
-    version = call.version
+def encode_answer(call: Call, request: FetchRequest, answer: FetchAnswer) -> Body:
+    try:
+        response = _response(call, request, answer)
+        return encode_fetch_response(response, call.version)
+    except Exception:
+        answer.release()
+        raise
+
+
+def _response(call: Call, request: FetchRequest, answer: FetchAnswer) -> FetchResponse:
+    version, is_read_committed = call.version, request.isolation_level == READ_COMMITTED
     topics = [
         FetchableTopicResponse(
             topic=topic,
@@ -121,7 +128,7 @@ def _render(call: Call, is_read_committed: bool, answer: FetchAnswer) -> Frames:
     response = FetchResponse(session_id=answer.session_id, responses=topics)
     if version >= FIRST_HINT_VERSION and any(one.reason in HINTED for one in answer.partitions):
         _hint(call, response)
-    return Frames(encode_fetch_response(response, version))
+    return response
 
 
 def _hint(call: Call, response: FetchResponse) -> None:
@@ -204,6 +211,7 @@ API = Api(
     request=FetchRequest,
     response=FetchResponse,
     handle=handle,
+    encode=encode_answer,
     error_response=error_response,
     drain_code=ErrorCode.NONE,
 )

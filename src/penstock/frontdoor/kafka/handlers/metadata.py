@@ -14,9 +14,10 @@ connection), since its copy may be old.
 Other deviations: none known.
 """
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable
 from uuid import UUID
 
+from penstock.broker.later import Later, Task
 from penstock.broker.topics import NewTopic, Outcome, Topic, check_topic_name, is_internal
 from penstock.frontdoor.kafka.api import Api, Call
 from penstock.frontdoor.kafka.errors import error_code
@@ -41,7 +42,7 @@ _FIRST_VERSION_BY_ID = 12
 _FIRST_VERSION_WITH_ERROR = 13
 
 
-def handle(call: Call, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
+def handle(call: Call, request: MetadataRequest) -> MetadataResponse | Later[MetadataResponse]:
     check_contact(call)
     asked = _asked(call, request)
     if asked is None:
@@ -49,11 +50,11 @@ def handle(call: Call, request: MetadataRequest) -> MetadataResponse | Awaitable
         return _response(call, request, topics)
     missing = _to_make(call, request, asked)
     if missing:
-        return _make_and_answer(call, request, asked, missing)
+        return Task(_make_and_answer(call, request, asked, missing))
     topics = [_topic(call, topic, {}) for topic in asked]
     leaderless = call.services.leaderships.worth_a_wait(_leaderless(topics), call.now)
     if leaderless:
-        return _wait_and_answer(call, request, asked, leaderless)
+        return Task(_wait_and_answer(call, request, asked, leaderless))
     return _response(call, request, topics)
 
 
