@@ -55,7 +55,7 @@ class Receiver(Protocol):
     def on_frame(self, frame: memoryview, now: float) -> bool:
         """Serves one frame, whose bytes are valid until this returns; may raise PeerFault.
 
-        False: not yet. It comes again once the receiver has resumed PAUSE_ORDER.
+        False: not yet. It comes again after `go_on`.
         """
         ...
 
@@ -84,6 +84,7 @@ class FrameConnection:
         "_intake",
         "_is_blocked",
         "_is_draining",
+        "_is_held",
         "_loop",
         "_pauses",
         "_receiver",
@@ -123,6 +124,8 @@ class FrameConnection:
         # The socket takes no more for now, and the loop tells us when it does.
         self._is_blocked = False
         self._is_draining = False
+        # The next frame is here, and must wait until its receiver takes it.
+        self._is_held = False
         self._active_at = shared.clock.monotonic()
         # When the first byte of a frame came whose last one has not.
         self._frame_since: float | None = None
@@ -133,7 +136,12 @@ class FrameConnection:
     def _on_readable(self) -> None:
         if self._turn_is_due:
             return
-        if not self._intake.has_room():
+        if self._is_held:
+            if self._buffer.is_full:
+                self.pause(PAUSE_ORDER)
+                return
+            # Only to learn of the peer's end, as far as there is room.
+        elif not self._intake.has_room():
             self.pause(PAUSE_MEMORY)
             return
         try:
@@ -151,7 +159,7 @@ class FrameConnection:
 
     def _turn(self) -> None:
         self._turn_is_due = False
-        if self._pauses:
+        if self._pauses or self._is_held:
             return
         try:
             self._serve_frames()
@@ -170,7 +178,7 @@ class FrameConnection:
         while (frame := buffer.next_frame()) is not None:
             if not on_frame(frame, now):
                 buffer.put_back(frame)
-                self.pause(PAUSE_ORDER)
+                self._is_held = True
                 break
             served += 1
             if (
@@ -193,9 +201,18 @@ class FrameConnection:
 
     def _take_turn_later(self) -> None:
         """Frames that are here already make the socket no more readable."""
-        if not self._pauses and not self._turn_is_due and self._buffer.has_frame():
+        if self._pauses or self._is_held or self._turn_is_due:
+            return
+        if self._buffer.has_frame():
             self._turn_is_due = True
             self._loop.call_soon(self._turn)
+
+    def go_on(self) -> None:
+        """The receiver takes frames again."""
+        if self._is_held:
+            self._is_held = False
+            self.resume(PAUSE_ORDER)
+            self._take_turn_later()
 
     # Memory
 
@@ -370,7 +387,8 @@ class FrameConnection:
 
         It does when memory is short: half frames hold that memory, and can't do so for ever.
         """
-        return bool(self._pauses & ~PAUSE_MEMORY) and self._frame_since is not None
+        is_ours = self._is_held or self._pauses & ~PAUSE_MEMORY
+        return bool(is_ours) and self._frame_since is not None
 
     def _overdue(self, now: float) -> str | None:
         limits = self._shared.limits

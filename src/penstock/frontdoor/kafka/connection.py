@@ -23,7 +23,6 @@ from penstock.model.errors import Refused
 from penstock.model.file_ranges import FileRange
 from penstock.net.frame_connection import (
     PAUSE_CALLS,
-    PAUSE_ORDER,
     PAUSE_PRESSURE,
     FrameConnection,
     PeerFault,
@@ -262,7 +261,7 @@ class KafkaConnection:
         if len(line) <= self._calls_max // 2:
             self._link.resume(PAUSE_CALLS)
         if not line:
-            self._link.resume(PAUSE_ORDER)
+            self._link.go_on()
 
     # Replies
 

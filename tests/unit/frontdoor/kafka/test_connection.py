@@ -425,7 +425,7 @@ def test_calls_are_cancelled_when_the_client_leaves() -> None:
     async def scenario() -> None:
         async with open_house(heartbeat_api(handle, is_pipelined=True)) as house:
             client = await house.connect()
-            client.send(beat_frame(1) + beat_frame(2))
+            client.send(beat_frame(1) + beat_frame(2) + describe_frame(3))
             await house.settle(lambda: "waiting" in seen)
             client.close()
             await house.settle(lambda: len(seen) == 3)
