@@ -290,3 +290,13 @@ def test_what_was_altered_or_created_is_described_behind_it(brokers: Brokers) ->
             assert described.results[0].configs[0].value == value
             assert listed.topics[0].error_code == NONE
             assert listed.topics[0].partitions[0].leader_id >= 0
+
+
+def test_a_new_topic_can_be_asked_for_its_end_at_once(brokers: Brokers) -> None:
+    """Refused, a consumer that begins at the end would come back behind what was produced."""
+    with connect(brokers.penstock) as wire:
+        for _ in range(TIMES):
+            topic = f"topic-{uuid.uuid4().hex[:8]}"
+            created, listed = talk(wire, create(topic), list_offsets(topic, LATEST))
+            assert created.topics[0].error_code == NONE
+            assert found(listed) == (NONE, 0)

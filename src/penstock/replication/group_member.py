@@ -313,6 +313,7 @@ class GroupMember(ABC):
             self._reads.settle(self._applied_index)
         if self.is_leader and not self.is_settled and self._applied_index >= self._office_index:
             self.is_settled = True
+            self._parts.outbound.announce(self)
             self._notify_leadership()
         if self._refill.is_due and self._is_refilled():
             self._end_refill()
@@ -323,8 +324,8 @@ class GroupMember(ABC):
 
     def _acknowledged_index(self) -> LogIndex:
         """Up to here everything is committed, and held by as many voters as the topic asks for."""
-        wanted = self.config.min_insync_replicas
-        return LogIndex(min(self._applied_index, index_held_by(wanted, self._node)))
+        held = index_held_by(self.config.min_insync_replicas, self._node)
+        return LogIndex(min(self._applied_index, held))
 
     def news(self, leadership: Leadership | None) -> None:
         self._note_membership()
@@ -585,16 +586,13 @@ class GroupMember(ABC):
 
     async def settled(self, timeout_s: float) -> None:
         """Waits until this replica leads and knows all that was committed; raises TimeoutError."""
-        done: asyncio.Future[None] = self._loop.create_future()
-
-        def look() -> None:
-            if (self.is_settled or self._refusal is not None) and not done.done():
-                done.set_result(None)
-
-        watch = self.on_leadership(look)
+        changed = asyncio.Event()
+        watch = self.on_leadership(changed.set)
         try:
-            look()
-            await asyncio.wait_for(done, timeout_s)
+            async with asyncio.timeout(timeout_s):
+                while not self.is_settled and self._refusal is None:
+                    changed.clear()
+                    await changed.wait()
         finally:
             watch.cancel()
         self.check_running()

@@ -82,13 +82,19 @@ class Heartbeats:
         return list(self._replicas.values())
 
     def announce(self, replica: GroupReplica) -> None:
-        """Whether it leads, its term or its in-sync set may have changed."""
+        """Whether it leads, its term or its in-sync set may have changed.
+
+        A leader is named once it knows what is committed: before that it could not serve everybody,
+        and it beats for itself.
+        """
         name = self._names.name(replica.key)
         if self._replicas.get(name) is not replica:
             return
         self._wake(name)
         if not replica.is_leader:
             self._lose(name)
+            return
+        if not replica.is_settled:
             return
         led, known = Led(replica), self._led.get(name)
         if not led.differs_from(known):

@@ -40,6 +40,8 @@ from penstock.storage.log import Scrubbed
 logger = logging.getLogger(__name__)
 
 PRODUCER_EXPIRY_MS = 24 * 3600 * 1000
+# How long somebody who asks a new leader for its end waits for it to know.
+SETTLING_S = 0.5
 
 
 class Appended(NamedTuple):
@@ -351,8 +353,8 @@ class Replica(GroupMember):
             start = log.start_offset
             return FoundOffset(start, -1, term_at(log, start, self.term))
         if not self.is_settled:
-            detail = f"the leader of {self.partition} is new and does not know its end yet"
-            raise Refused(Reason.OFFSET_NOT_AVAILABLE, detail)
+            await self._know_end()
+            end = self.high_watermark
         match timestamp:
             case Position.LATEST:
                 return FoundOffset(end, -1, self.term)
@@ -365,6 +367,15 @@ class Replica(GroupMember):
             case _:
                 raise Refused(Reason.INVALID_REQUEST, f"no offset is called {timestamp}")
         return NOT_FOUND if found is None else FoundOffset(*found)
+
+    async def _know_end(self) -> None:
+        """A new leader knows its end within moments; a client that is refused waits far longer."""
+        try:
+            await self.settled(SETTLING_S)
+        except TimeoutError:
+            detail = f"the leader of {self.partition} is new and does not know its end yet"
+            raise Refused(Reason.OFFSET_NOT_AVAILABLE, detail) from None
+        self.check_leader()
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """The newest term not after `epoch`, and the offset at which it ended for readers.

@@ -1,12 +1,15 @@
 """Proves where positions are found, for new clients and for the oldest."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from penstock.broker.offsets import Offsets, Position
 from penstock.model.errors import Reason, Refused
+from penstock.model.ids import LogIndex
 from penstock.model.topic_config import TopicConfig
+from penstock.replication import replica as replica_module
 from tests.unit.broker.lone_leaderships import lone_leaderships
 from tests.unit.broker.partition_rig import running
 from tests.unit.replication.rig import (
@@ -73,12 +76,17 @@ def test_records_of_a_compacted_topic_are_not_deleted_by_offset(tmp_path: Path) 
     run(scenario)
 
 
-def test_a_new_leader_knows_its_start_but_not_its_end(tmp_path: Path) -> None:
+def test_a_new_leader_knows_its_start_but_not_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replica_module, "SETTLING_S", 0.01)
+
     async def scenario() -> None:
         async with running(tmp_path) as node:
             replica = await node.replica()
             replica.append(batch(b"x", timestamp_ms=START_MS))
             await replica.committed()
+            monkeypatch.setattr(replica, "_office_index", LogIndex(10**9))
             replica.is_settled = False
             offsets = Offsets(leaderships=lone_leaderships(node.partitions))
             assert (await offsets.find(TOPIC, 0, Position.EARLIEST)).offset == 0
@@ -89,6 +97,24 @@ def test_a_new_leader_knows_its_start_but_not_its_end(tmp_path: Path) -> None:
             with pytest.raises(Refused) as caught:
                 await offsets.find_several(TOPIC, 0, Position.LATEST, 1)
             assert caught.value.reason is Reason.OFFSET_NOT_AVAILABLE
+
+    run(scenario)
+
+
+def test_a_question_for_the_end_waits_until_a_new_leader_knows_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            replica = await node.replica()
+            replica.append(batch(b"x", timestamp_ms=START_MS))
+            await replica.committed()
+            replica.is_settled = False
+            offsets = Offsets(leaderships=lone_leaderships(node.partitions))
+            asked = asyncio.ensure_future(offsets.find(TOPIC, 0, Position.LATEST))
+            await asyncio.sleep(0)
+            assert not asked.done()
+            # It settles with the next thing that consensus does.
+            replica.append(batch(b"y"))
+            assert (await asked).offset in (1, 2)
 
     run(scenario)
 

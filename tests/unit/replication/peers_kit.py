@@ -42,7 +42,7 @@ class NotingReplica:
 
     def __init__(self, number: int) -> None:
         self.key = group(number)
-        self.is_leader = False
+        self.is_leader = self.is_settled = False
         self.term = Term(0)
         self.follows: ReplicaId | None = None
         self.in_sync_nodes: list[BrokerId] = []
@@ -55,10 +55,12 @@ class NotingReplica:
 
     def lead(self, term: int, in_sync: Sequence[int] = ()) -> None:
         self.is_leader, self.term, self.follows = True, Term(term), None
+        self.is_settled = True
         self.in_sync_nodes = [BrokerId(node) for node in in_sync]
 
     def follow(self, node: int, term: int) -> None:
         self.is_leader, self.term, self.follows = False, Term(term), replica_id(node)
+        self.is_settled = False
 
     def in_sync(self) -> list[BrokerId]:
         return self.in_sync_nodes
