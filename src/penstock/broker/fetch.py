@@ -1,8 +1,7 @@
 """Reads for consumers: whole batches as file ranges, at once or when there is something to read.
 
-A fetch that finds too little waits without a task or a thread: it leaves a callback with each
-partition that it wants, and a timer. Whatever comes first ends the wait, and everything is read
-once more for the answer.
+A fetch that finds too little waits without a task or a thread: its reader hears from the partitions
+that it wants, and a timer ends the wait. Then what may be new is read once more for the answer.
 """
 
 import asyncio
@@ -14,25 +13,17 @@ from random import Random
 from typing import NamedTuple
 
 from penstock.broker.cold_reads import ColdReads
-from penstock.broker.fetch_sessions import (
-    FetchContext,
-    Fetched,
-    FetchSessions,
-    PartitionKey,
-    SessionStep,
-    Wanted,
-)
+from penstock.broker.fetch_sessions import FetchContext, FetchSessions, SessionStep
 from penstock.broker.later import Later
 from penstock.broker.partitions import Partitions
+from penstock.broker.readers import Fetched, PartitionKey, Reader, Wanted
 from penstock.model.clock import Clock
 from penstock.model.errors import Reason, Refused
 from penstock.model.file_ranges import FileRange
-from penstock.model.ids import NO_TOPIC_ID
 from penstock.model.limits import Limits
 from penstock.records.errors import CorruptBatch
 from penstock.records.legacy import downgrade
 from penstock.replication.replica import Replica
-from penstock.replication.watches import Watch
 
 MAGIC_NEWEST = 2
 _UNKNOWN = (Reason.UNKNOWN_TOPIC_OR_PARTITION, Reason.UNKNOWN_TOPIC_ID)
@@ -79,6 +70,7 @@ class Fetch:
         self._cold_reads = ColdReads(executor)
         choose = Random() if random is None else random
         self._sessions = FetchSessions(
+            partitions=partitions,
             clock=clock,
             sessions_max=limits.fetch_sessions_max,
             choose_id=lambda id_max: choose.randint(1, id_max),
@@ -91,36 +83,45 @@ class Fetch:
     def fetch(self, query: FetchQuery) -> "FetchCall":
         """The answer, at once or later; refuses what is out of step with its session."""
         context = self._sessions.begin(query.step, query.wanted, query.forgotten)
+        return self._start(context, query)
+
+    def fetch_again(self, reader: Reader, query: FetchQuery) -> "FetchCall":
+        """For a reader that was kept: its answer has only what may be new."""
+        return self._start(FetchContext(reader, is_kept=True), query)
+
+    def keep(self, wanted: Sequence[Wanted]) -> Reader | None:
+        """For a consumer without a session that is likely to ask for the same again; None if too
+        much is remembered already."""
+        if not self._sessions.make_room(len(wanted)):
+            return None
+        reader = Reader(self._partitions, wanted)
+        self._sessions.partition_count += len(reader)
+        return reader
+
+    def let_go(self, reader: Reader) -> None:
+        """Of a reader that was kept."""
+        self._sessions.partition_count -= len(reader)
+        reader.close()
+
+    def _start(self, context: FetchContext, query: FetchQuery) -> "FetchCall":
         call = FetchCall(self, context, query)
-        unindexed = self._unindexed(context.wanted)
+        unindexed = _unindexed(context.reader)
         if unindexed:
             self._cold_reads.run(partial(_load_indexes, unindexed), call.start_late)
         else:
             call.start()
         return call
 
-    def _unindexed(self, wanted: list[Wanted]) -> list[tuple[Replica, int]]:
-        """Partitions whose index is to be read, or built, before they can be."""
-        found = []
-        for one in wanted:
-            try:
-                replica = self.find(one)
-            except Refused:
-                continue
-            if replica.needs_index(one.offset):
-                found.append((replica, one.offset))
-        return found
-
     def wait_s(self, query: FetchQuery) -> float:
         return min(query.wait_ms_max, self._limits.fetch_wait_ms_max) / 1000
 
-    def read(self, wanted: list[Wanted], query: FetchQuery) -> list[Fetched]:
-        """One pass over the partitions, until the bytes that the answer may hold are used up."""
+    def read(self, reader: Reader, query: FetchQuery) -> list[Fetched]:
+        """One pass over what may be new, until the bytes that the answer may hold are used up."""
         room = min(query.bytes_max, self._limits.fetch_bytes_max)
         is_first = True
         results = []
-        for one in wanted:
-            fetched = self._read_one(one, query, room, is_first)
+        for one in reader.news:
+            fetched = self.read_one(reader, one, query, room, is_first)
             size = _size(fetched)
             if size:
                 room -= size
@@ -128,11 +129,19 @@ class Fetch:
             results.append(fetched)
         return results
 
-    def _read_one(self, wanted: Wanted, query: FetchQuery, room: int, is_first: bool) -> Fetched:
+    def read_one(
+        self,
+        reader: Reader,
+        wanted: Wanted,
+        query: FetchQuery,
+        room: int | None = None,
+        is_first: bool = True,
+    ) -> Fetched:
+        if room is None:
+            room = min(query.bytes_max, self._limits.fetch_bytes_max)
         fetched = Fetched(wanted)
         try:
-            replica = self.find(wanted)
-            self._fill(fetched, replica, query, room, is_first)
+            self._fill(fetched, reader.find(wanted), query, room, is_first)
         except Refused as refused:
             fetched.fail(refused.reason)
         return fetched
@@ -171,11 +180,6 @@ class Fetch:
         """Never more than the answer may hold, or the wait would always last to its end."""
         return min(query.bytes_min, query.bytes_max, self._limits.fetch_bytes_max)
 
-    def find(self, wanted: Wanted) -> Replica:
-        if wanted.topic_id == NO_TOPIC_ID:
-            return self._partitions.get(wanted.topic, wanted.partition)
-        return self._partitions.get_by_id(wanted.topic_id, wanted.partition)
-
     def prepare(self, cold: list[Fetched], magic: int, then: Callable[[], None]) -> None:
         def work() -> None:
             for fetched in cold:
@@ -187,26 +191,30 @@ class Fetch:
 class FetchCall(Later[FetchAnswer]):
     """One fetch: it reads, waits for more until its time is up, and reads once more."""
 
-    __slots__ = ("_context", "_fetch", "_query", "_size", "_sizes", "_timer", "_watches")
+    __slots__ = ("_context", "_fetch", "_query", "_reader", "_size", "_sizes", "_timer")
 
     def __init__(self, fetch: Fetch, context: FetchContext, query: FetchQuery) -> None:
         super().__init__()
         self._fetch = fetch
         self._context = context
+        self._reader = context.reader
         self._query = query
         # What each partition had to read when it was last looked at.
-        self._sizes: dict[PartitionKey, int] = {}
+        self._sizes: dict[Wanted, int] = {}
         self._size = 0
-        self._watches: list[Watch] = []
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        query = self._query
-        results = self._fetch.read(self._context.wanted, query)
-        if query.wait_ms_max <= 0 or _is_enough(results, self._fetch.bytes_min(query)):
+        query, reader = self._query, self._reader
+        if reader.waiting is not None:
+            reader.waiting.be_overtaken()
+        if self._context.is_kept:
+            reader.listen()
+        results = self._fetch.read(reader, query)
+        if query.wait_ms_max <= 0 or _is_enough(results, len(reader), self._fetch.bytes_min(query)):
             self._finish(results)
             return
-        self._sizes = {fetched.wanted.key: _size(fetched) for fetched in results if fetched.records}
+        self._sizes = {fetched.wanted: _size(fetched) for fetched in results if fetched.records}
         self._size = sum(self._sizes.values())
         for fetched in results:
             fetched.release()
@@ -222,13 +230,8 @@ class FetchCall(Later[FetchAnswer]):
             self.fail(bug)
 
     def _wait(self) -> None:
-        for wanted in self._context.wanted:
-            try:
-                replica = self._fetch.find(wanted)
-            except Refused:
-                # An unknown partition is in the answer; the others are worth waiting for.
-                continue
-            self._watches.append(replica.on_advance(partial(self._advanced, wanted)))
+        self._reader.listen()
+        self._reader.waiting = self
         wait_s = self._fetch.wait_s(self._query)
         self._timer = asyncio.get_running_loop().call_later(wait_s, self._end_waiting)
 
@@ -239,22 +242,28 @@ class FetchCall(Later[FetchAnswer]):
     def drop(self, answer: FetchAnswer) -> None:
         answer.release()
 
-    def _stop_waiting(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        for watch in self._watches:
-            watch.cancel()
-        self._watches.clear()
+    def be_overtaken(self) -> None:
+        """By a later request of the same consumer."""
+        self._stop_waiting()
+        self.fail(Refused(Reason.INVALID_FETCH_SESSION_EPOCH, "a later request overtook it"))
 
-    def _advanced(self, wanted: Wanted) -> None:
+    def _stop_waiting(self) -> None:
+        if self._timer is None:
+            return
+        self._timer.cancel()
+        self._timer = None
+        self._reader.waiting = None
+        if not self._context.is_kept:
+            self._reader.close()
+
+    def look(self, wanted: Wanted) -> None:
         """One partition moved: only that one is looked at again."""
-        (fetched,) = self._fetch.read([wanted], self._query)
+        fetched = self._fetch.read_one(self._reader, wanted, self._query)
         size = _size(fetched)
-        others = self._size - self._sizes.get(wanted.key, 0)
+        others = self._size - self._sizes.get(wanted, 0)
         self._size = others + size
-        self._sizes[wanted.key] = size
-        is_enough = _is_enough([fetched], self._fetch.bytes_min(self._query) - others)
+        self._sizes[wanted] = size
+        is_enough = _is_enough([fetched], 1, self._fetch.bytes_min(self._query) - others)
         fetched.release()
         if is_enough:
             self._end_waiting()
@@ -262,18 +271,35 @@ class FetchCall(Later[FetchAnswer]):
     def _end_waiting(self) -> None:
         self._stop_waiting()
         try:
-            self._finish(self._fetch.read(self._context.wanted, self._query))
+            self._finish(self._fetch.read(self._reader, self._query))
         except Exception as error:
             self.fail(error)
 
     def _finish(self, results: list[Fetched]) -> None:
         answer = FetchAnswer(*self._context.finish(results))
+        if self._context.is_kept:
+            self._reader.listen()
+            for fetched in results:
+                self._reader.looked(fetched)
         cold = [fetched for fetched in answer.partitions if fetched.cold_on is not None]
         if cold:
             # These must pass through a worker thread before they can be sent.
             self._fetch.prepare(cold, self._query.magic, partial(self.settle, answer))
         else:
             self.settle(answer)
+
+
+def _unindexed(reader: Reader) -> list[tuple[Replica, int]]:
+    """Partitions whose index is to be read, or built, before they can be."""
+    found = []
+    for wanted in reader.news:
+        try:
+            replica = reader.find(wanted)
+        except Refused:
+            continue
+        if replica.needs_index(wanted.offset):
+            found.append((replica, wanted.offset))
+    return found
 
 
 def _load_indexes(unindexed: list[tuple[Replica, int]]) -> None:
@@ -285,13 +311,13 @@ def _size(fetched: Fetched) -> int:
     return len(fetched.records) if fetched.records is not None else 0
 
 
-def _is_enough(results: list[Fetched], bytes_min: int) -> bool:
-    size = 0
-    is_all_unknown = True
+def _is_enough(results: list[Fetched], of: int, bytes_min: int) -> bool:
+    """Whether these results, of as many partitions as the reader has, are worth an answer."""
+    size = unknown = 0
     for fetched in results:
         if fetched.reason in _UNKNOWN:
+            unknown += 1
             continue
-        is_all_unknown = False
         if fetched.reason is not None or fetched.diverging is not None:
             return True
         if fetched.cold_on is not None:
@@ -301,7 +327,7 @@ def _is_enough(results: list[Fetched], bytes_min: int) -> bool:
             # It ends at Raft's own entry, and more lies behind that.
             return True
         size += _size(fetched)
-    return is_all_unknown or size >= bytes_min
+    return unknown == of or size >= bytes_min
 
 
 def _diverging(wanted: Wanted, replica: Replica) -> tuple[int, int] | None:

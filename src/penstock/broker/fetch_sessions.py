@@ -6,14 +6,13 @@ while makes room, and if there is none the consumer simply goes on without a ses
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from penstock.broker.partitions import Partitions
+from penstock.broker.readers import Fetched, PartitionKey, Reader, Wanted
 from penstock.model.clock import Clock
 from penstock.model.errors import Reason, Refused
-from penstock.model.file_ranges import FileRange
-from penstock.model.ids import NO_TOPIC_ID, TopicId, TopicName
-from penstock.replication.replica import Replica
 
 NO_SESSION = 0
 # A request with one of these epochs names all its partitions.
@@ -26,94 +25,6 @@ EVICTION_S = 120.0
 # Partitions in all sessions together, which bounds what the cache may cost.
 SESSION_PARTITIONS_MAX = 500_000
 
-PartitionKey = tuple[Hashable, int]
-
-
-def partition_key(topic: TopicName, topic_id: TopicId, partition: int) -> PartitionKey:
-    return (topic if topic_id == NO_TOPIC_ID else topic_id, partition)
-
-
-class Wanted:
-    """One partition as a consumer asks for it, and what its session last told it."""
-
-    __slots__ = (
-        "bytes_max",
-        "key",
-        "last_fetched_term",
-        "offset",
-        "partition",
-        "sent_high_watermark",
-        "sent_log_start_offset",
-        "term",
-        "topic",
-        "topic_id",
-    )
-
-    def __init__(
-        self,
-        topic: TopicName,
-        topic_id: TopicId,
-        partition: int,
-        *,
-        offset: int,
-        bytes_max: int,
-        term: int = -1,
-        last_fetched_term: int = -1,
-    ) -> None:
-        self.topic = topic
-        self.topic_id = topic_id
-        self.partition = partition
-        self.offset = offset
-        self.bytes_max = bytes_max
-        self.term = term
-        self.last_fetched_term = last_fetched_term
-        self.key = partition_key(topic, topic_id, partition)
-        self.sent_high_watermark = -1
-        self.sent_log_start_offset = -1
-
-    def move_to(self, newer: "Wanted") -> None:
-        """Takes over the position of a later request."""
-        self.offset = newer.offset
-        self.bytes_max = newer.bytes_max
-        self.term = newer.term
-        self.last_fetched_term = newer.last_fetched_term
-
-
-class Fetched:
-    """What one partition answers: records, or why there are none."""
-
-    __slots__ = (
-        "cold_on",
-        "diverging",
-        "high_watermark",
-        "log_start_offset",
-        "reason",
-        "records",
-        "wanted",
-    )
-
-    def __init__(self, wanted: Wanted, reason: Reason | None = None) -> None:
-        self.wanted = wanted
-        self.reason = reason
-        self.high_watermark = -1
-        self.log_start_offset = -1
-        self.records: FileRange | bytes | None = None
-        # The replica whose disk the records may have to be read from before they can be sent.
-        self.cold_on: Replica | None = None
-        # The term that the consumer should go back to, and where it ended.
-        self.diverging: tuple[int, int] | None = None
-
-    def fail(self, reason: Reason) -> None:
-        self.release()
-        self.reason = reason
-        self.high_watermark = self.log_start_offset = -1
-
-    def release(self) -> None:
-        """Lets go of the file; whoever drops an answer unsent must call this."""
-        if isinstance(self.records, FileRange):
-            self.records.release()
-        self.records = None
-
 
 class SessionStep(NamedTuple):
     """Where a request says that it stands in its session."""
@@ -124,45 +35,24 @@ class SessionStep(NamedTuple):
 
 
 class FetchSession:
-    __slots__ = ("epoch", "id", "partitions", "used_at", "uses_topic_ids")
+    __slots__ = ("epoch", "id", "reader", "used_at", "uses_topic_ids")
 
-    def __init__(self, session_id: int, partitions: Iterable[Wanted], uses_topic_ids: bool) -> None:
+    def __init__(self, session_id: int, reader: Reader, uses_topic_ids: bool) -> None:
         self.id = session_id
         self.epoch = 1
-        self.partitions = {wanted.key: wanted for wanted in partitions}
+        self.reader = reader
         self.uses_topic_ids = uses_topic_ids
         self.used_at = 0.0
 
-    def update(self, wanted: Iterable[Wanted], forgotten: Iterable[PartitionKey]) -> None:
-        for newer in wanted:
-            known = self.partitions.get(newer.key)
-            if known is None:
-                self.partitions[newer.key] = newer
-            else:
-                known.move_to(newer)
-        for key in forgotten:
-            self.partitions.pop(key, None)
 
-    def select(self, results: list[Fetched]) -> list[Fetched]:
-        """What the consumer does not know yet; partitions with records go to the back of the line,
-        so that the next answer begins with those that had their turn longest ago."""
-        selected = []
-        for fetched in results:
-            wanted = fetched.wanted
-            has_news = (
-                fetched.records is not None
-                or fetched.reason is not None
-                or fetched.diverging is not None
-                or fetched.high_watermark != wanted.sent_high_watermark
-                or fetched.log_start_offset != wanted.sent_log_start_offset
-            )
-            if not has_news:
-                continue
-            selected.append(fetched)
-            _remember(fetched)
-            if fetched.records is not None and self.partitions.pop(wanted.key, None) is not None:
-                self.partitions[wanted.key] = wanted
-        return selected
+def _is_news(fetched: Fetched) -> bool:
+    """Whether its consumer does not know it yet."""
+    wanted = fetched.wanted
+    return (
+        not fetched.is_quiet
+        or fetched.high_watermark != wanted.sent_high_watermark
+        or fetched.log_start_offset != wanted.sent_log_start_offset
+    )
 
 
 def _remember(fetched: Fetched) -> None:
@@ -175,17 +65,20 @@ def _remember(fetched: Fetched) -> None:
 class FetchContext:
     """One request's view of its session, from its start to its answer."""
 
-    __slots__ = ("_epoch", "_session", "_sessions", "_uses_topic_ids", "wanted")
+    __slots__ = ("_epoch", "_session", "_sessions", "_uses_topic_ids", "is_kept", "reader")
 
     def __init__(
         self,
-        wanted: list[Wanted],
+        reader: Reader,
         *,
         sessions: "FetchSessions | None" = None,
         session: FetchSession | None = None,
         uses_topic_ids: bool = False,
+        is_kept: bool = False,
     ) -> None:
-        self.wanted = wanted
+        self.reader = reader
+        # Whether the reader is used again by later requests.
+        self.is_kept = is_kept or session is not None
         # Given when the answer may open a new session.
         self._sessions = sessions
         self._session = session
@@ -200,10 +93,15 @@ class FetchContext:
                 for fetched in results:
                     fetched.release()
                 raise Refused(Reason.INVALID_FETCH_SESSION_EPOCH, "a later request overtook it")
-            return session.id, session.select(results)
+            news = [fetched for fetched in results if _is_news(fetched)]
+            for fetched in news:
+                _remember(fetched)
+            return session.id, news
         if self._sessions is None:
             return NO_SESSION, results
-        return self._sessions.open(results, self._uses_topic_ids), results
+        session_id = self._sessions.open(self.reader, results, self._uses_topic_ids)
+        self.is_kept = session_id != NO_SESSION
+        return session_id, results
 
 
 class FetchSessions:
@@ -212,55 +110,62 @@ class FetchSessions:
     def __init__(
         self,
         *,
+        partitions: Partitions,
         clock: Clock,
         sessions_max: int,
         choose_id: Callable[[int], int],
         partitions_max: int = SESSION_PARTITIONS_MAX,
     ) -> None:
+        self._partitions = partitions
         self._clock = clock
         self._sessions_max = sessions_max
         self._partitions_max = partitions_max
         self._choose_id = choose_id
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
-        self._partition_count = 0
+        # Of all sessions, and of others that are remembered beside them.
+        self.partition_count = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def begin(
-        self, step: SessionStep, wanted: list[Wanted], forgotten: Iterable[PartitionKey]
+        self, step: SessionStep, wanted: Iterable[Wanted], forgotten: Iterable[PartitionKey]
     ) -> FetchContext:
         """What a request reads, by its session or by itself; refuses one that is out of step."""
         if step.epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._remove(step.session_id)
+            reader = Reader(self._partitions, wanted)
             if step.epoch == FINAL_EPOCH:
-                return FetchContext(wanted)
-            return FetchContext(wanted, sessions=self, uses_topic_ids=step.uses_topic_ids)
+                return FetchContext(reader)
+            return FetchContext(reader, sessions=self, uses_topic_ids=step.uses_topic_ids)
         session = self._find(step)
-        before = len(session.partitions)
-        session.update(wanted, forgotten)
-        self._partition_count += len(session.partitions) - before
-        if not session.partitions or self._partition_count > self._partitions_max:
+        reader = session.reader
+        before = len(reader)
+        for one in wanted:
+            reader.want(one)
+        for key in forgotten:
+            reader.forget(key)
+        self.partition_count += len(reader) - before
+        if not len(reader) or self.partition_count > self._partitions_max:
             # An answer without a session tells the consumer to name everything again.
             self._remove(session.id)
-            return FetchContext(list(session.partitions.values()))
+            return FetchContext(Reader(self._partitions, reader))
         session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
         self._touch(session)
-        return FetchContext(list(session.partitions.values()), session=session)
+        return FetchContext(reader, session=session)
 
-    def open(self, results: list[Fetched], uses_topic_ids: bool) -> int:
+    def open(self, reader: Reader, results: list[Fetched], uses_topic_ids: bool) -> int:
         """Makes a session of what was just answered; NO_SESSION when there is no room for it."""
-        if not results or not self._make_room(len(results)):
+        if not results or not self.make_room(len(reader)):
             return NO_SESSION
         session_id = self._choose_id(SESSION_ID_MAX)
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._choose_id(SESSION_ID_MAX)
         for fetched in results:
             _remember(fetched)
-        wanted = (fetched.wanted for fetched in results)
-        session = FetchSession(session_id, wanted, uses_topic_ids)
+        session = FetchSession(session_id, reader, uses_topic_ids)
         self._sessions[session_id] = session
-        self._partition_count += len(session.partitions)
+        self.partition_count += len(reader)
         self._touch(session)
         return session_id
 
@@ -284,13 +189,14 @@ class FetchSessions:
     def _remove(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            self._partition_count -= len(session.partitions)
+            self.partition_count -= len(session.reader)
+            session.reader.close()
 
-    def _make_room(self, partitions: int) -> bool:
+    def make_room(self, partitions: int) -> bool:
         now = self._clock.monotonic()
         while (
             len(self._sessions) >= self._sessions_max
-            or self._partition_count + partitions > self._partitions_max
+            or self.partition_count + partitions > self._partitions_max
         ):
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now - oldest.used_at < EVICTION_S:

@@ -195,6 +195,7 @@ class GroupMember(ABC):
             background=parts.background,
             file_system=parts.file_system,
             on_damage=self.stop,
+            on_start=self._watches.notify,
         )
         self._consensus = Consensus(
             self._node,

@@ -40,6 +40,7 @@ class LogKeeper:
         "_is_ending",
         "_log",
         "_on_damage",
+        "_on_start",
         "_tasks",
         "_writer",
     )
@@ -53,6 +54,7 @@ class LogKeeper:
         background: Executor,
         file_system: FileSystem,
         on_damage: Callable[[Exception], None],
+        on_start: Callable[[], None],
     ) -> None:
         self._log = log
         self._writer = writer
@@ -60,6 +62,8 @@ class LogKeeper:
         self._background = background
         self._file_system = file_system
         self._on_damage = on_damage
+        # The log begins further on.
+        self._on_start = on_start
         self._is_ending = False
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -75,6 +79,7 @@ class LogKeeper:
 
         if offset > self._log.start_offset:
             await self._exclusively(chore)
+            self._on_start()
 
     def delete_soon(self, offset: Offset) -> None:
         """As `delete_before`, without anyone waiting; `tidy` tries again what fails."""

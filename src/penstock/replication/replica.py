@@ -125,6 +125,7 @@ class Replica(GroupMember):
             self._writer.syncs_before_ack = config.flush_policy is FlushPolicy.BEFORE_ACK
             # Fewer copies may be enough now for those who wait.
             self._consensus.touch()
+            self._watches.notify()
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Refuses a client whose metadata is older or newer than this leadership (KIP-320)."""

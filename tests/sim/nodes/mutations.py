@@ -4,12 +4,14 @@ The docstring of each says which rule it breaks.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from penstock.broker.fetch_sessions import FetchSession, PartitionKey, Wanted
 from penstock.broker.local_replicas import LocalReplicas
+from penstock.broker.readers import Reader, Wanted
 from penstock.cluster import deciding
 from penstock.cluster.deciding import Decider
 from penstock.cluster.registration import Registration
@@ -130,15 +132,24 @@ def believes_snapshots(file_system: FileSystem, path: Path) -> Snapshot | None:
 # Consumers
 
 
-@mutation("a fetch session forgets where its consumer has come to", (FetchSession, "update"))
-def session_stands_still(
-    self: FetchSession, wanted: Iterable[Wanted], forgotten: Iterable[PartitionKey]
-) -> None:
+@mutation("a fetch session forgets where its consumer has come to", (Wanted, "move_to"))
+def session_stands_still(self: Wanted, newer: Wanted) -> None:
     """A consumer names only what has changed, and so all of it counts."""
-    for newer in wanted:
-        self.partitions.setdefault(newer.key, newer)
-    for key in forgotten:
-        self.partitions.pop(key, None)
+
+
+@mutation("a reader does not hear of news", (Reader, "_touched"))
+def reader_is_deaf(self: Reader, wanted: Wanted) -> None:
+    """What is not looked at again must say by itself that it is worth a look."""
+
+
+@mutation("a reader listens to a replica that is gone", (Reader, "listen"))
+def reader_listens_once(self: Reader) -> None:
+    """A partition that comes back is another replica."""
+    for wanted in self._news:
+        if wanted.watch is None:
+            with suppress(Refused):
+                wanted.replica = self.find(wanted)
+                wanted.watch = wanted.replica.on_advance(partial(self._touched, wanted))
 
 
 @mutation("a new leader tells too early where a term ended", (Replica, "end_offset_for_epoch"))

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from penstock.broker.fetch import FetchQuery
-from penstock.broker.fetch_sessions import INITIAL_EPOCH, NO_SESSION, Fetched, SessionStep, Wanted
+from penstock.broker.fetch_sessions import INITIAL_EPOCH, NO_SESSION, SessionStep
+from penstock.broker.readers import Fetched, Wanted
 from penstock.broker.services import Services
 from penstock.model.errors import Reason, Refused
 from penstock.model.file_ranges import FileRange

@@ -1,5 +1,6 @@
 """Proves that sessions tell a consumer what is new, keep in step with it, and stay bounded."""
 
+from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
 import pytest
@@ -9,14 +10,15 @@ from penstock.broker.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     NO_SESSION,
-    Fetched,
     FetchSessions,
     SessionStep,
-    Wanted,
-    partition_key,
 )
+from penstock.broker.readers import Fetched, Wanted, partition_key
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import NO_TOPIC_ID, TopicId, TopicName
+
+if TYPE_CHECKING:
+    from penstock.broker.partitions import Partitions
 
 TOPIC = TopicName("orders")
 
@@ -35,7 +37,13 @@ class StepClock:
 def sessions(clock: StepClock | None = None, **bounds: int) -> FetchSessions:
     ids = iter(range(1, 1_000_000))
     bounds.setdefault("sessions_max", 10)
-    return FetchSessions(clock=clock or StepClock(), choose_id=lambda _: next(ids), **bounds)
+    nothing_here = cast("Partitions", None)
+    return FetchSessions(
+        partitions=nothing_here,
+        clock=clock or StepClock(),
+        choose_id=lambda _: next(ids),
+        **bounds,
+    )
 
 
 def wanted(partition: int = 0, offset: int = 0, topic_id: TopicId = NO_TOPIC_ID) -> Wanted:
@@ -52,7 +60,7 @@ def fetched(one: Wanted, high_watermark: int = 0, records: bytes | None = None) 
 
 def open_session(cache: FetchSessions, *partitions: Wanted) -> int:
     context = cache.begin(SessionStep(NO_SESSION, INITIAL_EPOCH, False), list(partitions), [])
-    session_id, sent = context.finish([fetched(one) for one in context.wanted])
+    session_id, sent = context.finish([fetched(one) for one in context.reader])
     assert len(sent) == len(partitions)
     return session_id
 
@@ -67,11 +75,11 @@ def test_an_incremental_fetch_reads_all_partitions_and_tells_only_what_is_new() 
     cache = sessions()
     session_id = open_session(cache, wanted(0), wanted(1), wanted(2))
     context = cache.begin(SessionStep(session_id, 1, False), [wanted(1, offset=5)], [])
-    assert [(one.partition, one.offset) for one in context.wanted] == [(0, 0), (1, 5), (2, 0)]
+    assert [(one.partition, one.offset) for one in context.reader] == [(0, 0), (1, 5), (2, 0)]
     results = [
-        fetched(context.wanted[0]),
-        fetched(context.wanted[1], high_watermark=6, records=b"batch"),
-        fetched(context.wanted[2], high_watermark=1),
+        fetched(next(iter(context.reader))),
+        fetched(list(context.reader)[1], high_watermark=6, records=b"batch"),
+        fetched(list(context.reader)[2], high_watermark=1),
     ]
     told_id, told = context.finish(results)
     assert told_id == session_id
@@ -82,9 +90,9 @@ def test_partitions_that_had_their_turn_go_to_the_back_of_the_line() -> None:
     cache = sessions()
     session_id = open_session(cache, wanted(0), wanted(1))
     context = cache.begin(SessionStep(session_id, 1, False), [], [])
-    context.finish([fetched(one, records=b"x") for one in context.wanted[:1]])
-    context = cache.begin(SessionStep(session_id, 2, False), [], [])
-    assert [one.partition for one in context.wanted] == [1, 0]
+    assert [one.partition for one in context.reader.news] == [0, 1]
+    context.reader.looked(fetched(context.reader.news[0], records=b"x"))
+    assert [one.partition for one in context.reader.news] == [1, 0]
 
 
 def test_an_error_is_told_each_time_and_so_is_its_end() -> None:
@@ -92,12 +100,12 @@ def test_an_error_is_told_each_time_and_so_is_its_end() -> None:
     session_id = open_session(cache, wanted(0))
     for epoch in (1, 2):
         context = cache.begin(SessionStep(session_id, epoch, False), [], [])
-        _, told = context.finish([Fetched(context.wanted[0], Reason.STORAGE_ERROR)])
+        _, told = context.finish([Fetched(next(iter(context.reader)), Reason.STORAGE_ERROR)])
         assert len(told) == 1
     context = cache.begin(SessionStep(session_id, 3, False), [], [])
-    assert len(context.finish([fetched(context.wanted[0])])[1]) == 1
+    assert len(context.finish([fetched(next(iter(context.reader)))])[1]) == 1
     context = cache.begin(SessionStep(session_id, 4, False), [], [])
-    assert context.finish([fetched(context.wanted[0])])[1] == []
+    assert context.finish([fetched(next(iter(context.reader)))])[1] == []
 
 
 def test_a_forgotten_partition_is_read_no_more_and_an_empty_session_ends() -> None:
@@ -105,7 +113,7 @@ def test_a_forgotten_partition_is_read_no_more_and_an_empty_session_ends() -> No
     session_id = open_session(cache, wanted(0), wanted(1))
     forgotten = [partition_key(TOPIC, NO_TOPIC_ID, 0)]
     context = cache.begin(SessionStep(session_id, 1, False), [], forgotten)
-    assert [one.partition for one in context.wanted] == [1]
+    assert [one.partition for one in context.reader] == [1]
     forgotten = [partition_key(TOPIC, NO_TOPIC_ID, 1)]
     context = cache.begin(SessionStep(session_id, 2, False), [], forgotten)
     assert context.finish([]) == (NO_SESSION, [])
@@ -136,7 +144,7 @@ def test_a_full_request_ends_the_session_it_names() -> None:
     cache = sessions()
     session_id = open_session(cache, wanted(0))
     context = cache.begin(SessionStep(session_id, FINAL_EPOCH, False), [wanted(0)], [])
-    assert context.finish([fetched(context.wanted[0])])[0] == NO_SESSION
+    assert context.finish([fetched(next(iter(context.reader)))])[0] == NO_SESSION
     assert len(cache) == 0
 
 
@@ -157,7 +165,7 @@ def test_topics_that_go_by_id_are_told_apart_by_it() -> None:
     context = cache.begin(SessionStep(NO_SESSION, INITIAL_EPOCH, True), partitions, [])
     session_id, _ = context.finish([fetched(one) for one in partitions])
     context = cache.begin(SessionStep(session_id, 1, True), [], [])
-    assert [one.topic_id for one in context.wanted] == [first, second]
+    assert [one.topic_id for one in context.reader] == [first, second]
 
 
 def test_a_full_cache_evicts_only_what_was_not_used_for_a_while() -> None:
@@ -180,6 +188,6 @@ def test_the_partitions_of_all_sessions_together_are_bounded() -> None:
     assert open_session(cache, wanted(0), wanted(1)) == NO_SESSION
     more = [wanted(number) for number in range(2, 6)]
     context = cache.begin(SessionStep(session_id, 1, False), more, [])
-    assert len(context.wanted) == 6
+    assert len(context.reader) == 6
     assert context.finish([])[0] == NO_SESSION
     assert len(cache) == 0

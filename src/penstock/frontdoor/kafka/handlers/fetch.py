@@ -14,14 +14,8 @@ from itertools import groupby
 from uuid import UUID
 
 from penstock.broker.fetch import MAGIC_NEWEST, FetchAnswer, FetchCall, FetchQuery
-from penstock.broker.fetch_sessions import (
-    NO_SESSION,
-    Fetched,
-    PartitionKey,
-    SessionStep,
-    Wanted,
-    partition_key,
-)
+from penstock.broker.fetch_sessions import NO_SESSION, SessionStep
+from penstock.broker.readers import Fetched, PartitionKey, Wanted, partition_key
 from penstock.frontdoor.kafka.api import Api, Body, Call
 from penstock.frontdoor.kafka.errors import ERROR_CODES
 from penstock.frontdoor.kafka.leader_hints import HINTED, LeaderHints
