@@ -79,7 +79,7 @@ class World:
             limits=Limits(),
         )
         self.now = 0.0
-        self.peer: Any = SimpleNamespace(opened_at=0.0)
+        self.peer: Any = SimpleNamespace(opened_at=0.0, memory=None)
 
     def ask(self, api: Api, version: int, request: Any) -> Any:
         """What a client of that version reads, after both messages went over the wire; None when
@@ -87,8 +87,8 @@ class World:
         return asyncio.run(self.answer(api, version, request))
 
     async def answer(self, api: Api, version: int, request: Any) -> Any:
-        received = decode(api.request, version, encode(request, version))
         call = Call(self.services, api.key, version, "client", self.peer, self.now)
+        received = api.decode(call, memoryview(encode(request, version)), 0, api.request)
         try:
             answer = api.handle(call, received)
             if inspect.isawaitable(answer):

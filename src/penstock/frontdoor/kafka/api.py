@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from penstock.protocol.kafka.codec import encode
+from penstock.protocol.kafka.codec import decode, encode
 
 if TYPE_CHECKING:
     from penstock.broker.services import Services
@@ -24,8 +24,17 @@ if TYPE_CHECKING:
     from penstock.protocol.kafka.error_codes import ErrorCode
 
 
+class Memory(Protocol):
+    """What a handler keeps of a connection from one request to the next."""
+
+    def close(self) -> None: ...
+
+
 class Peer(Protocol):
     """The connection as a handler sees it."""
+
+    # Of the one API that keeps any; closed with the connection.
+    memory: Memory | None
 
     @property
     def id(self) -> int:
@@ -73,6 +82,10 @@ Body: TypeAlias = "bytes | list[bytes | FileRange]"
 NO_REPLY: Body = []
 
 
+def decode_message(call: Call, frame: memoryview, position: int, request: type[Any]) -> Any:
+    return decode(request, call.version, frame, position)
+
+
 def encode_message(call: Call, request: Any, answer: Any) -> bytes:
     return encode(answer, call.version)
 
@@ -88,6 +101,8 @@ class Api:
     response: type[Any]
     # Messages have no common base, hence the wide types.
     handle: Callable[[Call, Any], Any]
+    # Turns the bytes of a frame from a position on into a request; raises DecodeError.
+    decode: Callable[[Call, memoryview, int, type[Any]], Any] = decode_message
     # Turns the call, its request and the answer into bytes.
     encode: Callable[[Call, Any, Any], Body] = encode_message
     # Builds the response for a request that is refused or fails as a whole. Without it, or when it

@@ -29,7 +29,7 @@ from penstock.net.frame_connection import (
     Surroundings,
 )
 from penstock.protocol.kafka.api_keys import ApiKey
-from penstock.protocol.kafka.codec import DecodeError, decode
+from penstock.protocol.kafka.codec import DecodeError
 from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.protocol.kafka.headers import decode_request_header
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import socket
 
     from penstock.broker.services import Services
+    from penstock.frontdoor.kafka.api import Memory
     from penstock.frontdoor.kafka.routes import Reply, Route, Routes
     from penstock.model.endpoint import Endpoint
 
@@ -88,6 +89,7 @@ class KafkaConnection:
         "_send_is_due",
         "_services",
         "id",
+        "memory",
         "opened_at",
         "peer_host",
         "peer_port",
@@ -107,6 +109,7 @@ class KafkaConnection:
         # Calls in request order, from the first that waits for its answer on.
         self._line: deque[ServedCall] = deque()
         self._send_is_due = False
+        self.memory: Memory | None = None
         self._link = FrameConnection(sock, peer, self, parts.surroundings)
 
     # What the door uses
@@ -154,15 +157,14 @@ class KafkaConnection:
         if route is None:
             self._refuse(number, correlation_id)
             return True
+        api = route.api
         try:
             header, position = decode_request_header(frame)
-            request = decode(route.request, route.version, frame, position)
+            call = ServedCall(self._services, api.key, route.version, header.client_id, self, now)
+            call.request = route.decode(call, frame, position, route.request)
         except DecodeError as error:
             raise PeerFault(f"bad {route} request: {error}") from None
-        api = route.api
-        call = ServedCall(self._services, api.key, route.version, header.client_id, self, now)
         call.route = route
-        call.request = request
         call.correlation_id = correlation_id
         self._serve(call, len(frame))
         if api.adds_pressure and self._services.pressure.is_over:
@@ -312,6 +314,8 @@ class KafkaConnection:
                 _discard(call.reply)
             elif call.later is not None:
                 call.later.cancel()
+        if self.memory is not None:
+            self.memory.close()
         self._parts.on_closed(self)
 
 

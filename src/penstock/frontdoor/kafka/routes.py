@@ -24,13 +24,23 @@ _pack_start = Struct(">ii").pack
 class Route:
     """One API in one version, with what can be known before the request is here."""
 
-    __slots__ = ("_encode", "_header_size", "_header_tail", "api", "handle", "request", "version")
+    __slots__ = (
+        "_encode",
+        "_header_size",
+        "_header_tail",
+        "api",
+        "decode",
+        "handle",
+        "request",
+        "version",
+    )
 
     def __init__(self, api: Api, version: int) -> None:
         self.api = api
         self.version = version
         self.request = api.request
         self.handle = _in_task(api.handle) if iscoroutinefunction(api.handle) else api.handle
+        self.decode = api.decode
         self._encode = api.encode
         # What follows the correlation id: nothing, or an empty set of tagged fields.
         header = encode_response_header(api.key, version, 0)

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from random import Random
 from typing import Any, cast
 from uuid import UUID
 
@@ -12,7 +13,7 @@ from penstock.broker.later import Later
 from penstock.broker.offsets import Offsets
 from penstock.broker.produce import Produce
 from penstock.broker.producers import Producers
-from penstock.frontdoor.kafka.api import Api, Body, Call
+from penstock.frontdoor.kafka.api import Api, Body, Call, Memory
 from penstock.frontdoor.kafka.errors import error_code
 from penstock.frontdoor.kafka.handlers import (
     delete_records,
@@ -102,12 +103,13 @@ class Door:
         self.producers = Producers(leaderships=lone_leaderships(node.partitions), cluster=Ids())
         self.leaderships = lone_leaderships(node.partitions)
         self._clock = node.clock
+        self.memory: Memory | None = None
 
     async def ask(self, api: Api, version: int, request: Any) -> Any:
         """Through the wire in both directions, so that a version can't hold what it has not."""
-        request = decode(api.request, version, encode(request, version))
         now = self._clock.monotonic()
         call = Call(cast(Any, self), api.key, version, "test", cast(Any, self), now)
+        request = api.decode(call, memoryview(encode(request, version)), 0, api.request)
         try:
             result = api.handle(call, request)
             if isinstance(result, Later) or asyncio.iscoroutine(result):
@@ -375,6 +377,53 @@ def test_a_long_poll_is_answered_when_records_come(tmp_path: Path) -> None:
             (data,) = response.responses[0].partitions
             assert values_of(bytes(data.records or b"")) == [b"news"]
             assert data.aborted_transactions == []
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("version", [4, 7, 11, 12, 13, 16, 18])
+def test_a_fetch_that_comes_again_is_answered_like_a_new_one(tmp_path: Path, version: int) -> None:
+    """Whatever happened between the two: only what may be new is looked at."""
+    partitions = 12
+    random = Random(version)
+
+    def ask_for(offsets: list[int]) -> FetchRequest:
+        request: FetchRequest = fetch_request(version)
+        request.topics[0].partitions = [
+            FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=100_000)
+            for index, offset in enumerate([*offsets, 0])
+        ]
+        return request
+
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            await node.create(TOPIC, TOPIC_ID, range(partitions), TopicConfig())
+            door, offsets = Door(node), [0] * partitions
+            replicas = [node.partitions.get(TOPIC, index) for index in range(partitions)]
+            for _ in range(40):
+                for index in random.sample(range(partitions), random.choice((0, 1, 2, partitions))):
+                    match random.randrange(4) if replicas[index].is_leader else 3:
+                        case 0 | 1:
+                            replicas[index].append(batch(b"x" * random.randint(1, 50)))
+                            await replicas[index].committed()
+                        case 2:
+                            await replicas[index].delete_records(-1)
+                        case _:
+                            offsets[index] = replicas[index].high_watermark
+                if random.random() < 0.1:
+                    replicas[3].is_leader = not replicas[3].is_leader
+                    replicas[3]._watches.notify()
+                request = ask_for(offsets)
+                again = await door.ask(fetch.API, version, request)
+                assert isinstance(door.memory, fetch.FetchMemory)
+                fresh = Door(node)
+                assert again == await fresh.ask(fetch.API, version, request)
+                assert fresh.memory is not None
+                fresh.memory.close()
+            remembered = door.memory.reader
+            door.memory.close()
+            assert not any(len(replica._watches) for replica in replicas)
+            assert len(remembered) == partitions + 1
 
     run(scenario)
 

@@ -13,17 +13,18 @@
 from itertools import groupby
 from uuid import UUID
 
-from penstock.broker.fetch import MAGIC_NEWEST, FetchAnswer, FetchCall, FetchQuery
-from penstock.broker.fetch_sessions import NO_SESSION, SessionStep
-from penstock.broker.readers import Fetched, PartitionKey, Wanted, partition_key
+from penstock.broker.fetch import MAGIC_NEWEST, Fetch, FetchAnswer, FetchCall, FetchQuery
+from penstock.broker.fetch_sessions import FINAL_EPOCH, NO_SESSION, SessionStep
+from penstock.broker.readers import Fetched, PartitionKey, Reader, Wanted, partition_key
 from penstock.frontdoor.kafka.api import Api, Body, Call
 from penstock.frontdoor.kafka.errors import ERROR_CODES
 from penstock.frontdoor.kafka.leader_hints import HINTED, LeaderHints
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import TopicId, TopicName
 from penstock.protocol.kafka.api_keys import ApiKey
+from penstock.protocol.kafka.codec import decode
 from penstock.protocol.kafka.error_codes import ErrorCode
-from penstock.protocol.kafka.fetch_response import encode_fetch_response
+from penstock.protocol.kafka.fetch_bytes import FetchBytes, FetchReply, encode_fetch_response
 from penstock.protocol.kafka.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -43,14 +44,86 @@ FIRST_ZSTD_VERSION = 10
 FIRST_TOPIC_ID_VERSION = 13
 FIRST_HINT_VERSION = 16
 READ_COMMITTED = 1
+# Fewer partitions are not worth remembering.
+REMEMBERED_MIN = 8
 _HINTED_CODES = tuple(ERROR_CODES[reason] for reason in HINTED)
+
+
+class FetchMemory:
+    """The last fetch of a connection without a session: its next one is most likely the same but
+    for the positions of partitions that had news."""
+
+    def __init__(self, fetch: Fetch, last: FetchBytes, reader: Reader, version: int) -> None:
+        self._fetch = fetch
+        self._last = last
+        self.reader = reader
+        self._wanted = list(reader)
+        self._numbers = {wanted: number for number, wanted in enumerate(self._wanted)}
+        self._reply = FetchReply(last.request, version)
+
+    @classmethod
+    def of(cls, call: Call, request: FetchRequest, body: bytes) -> "FetchMemory | None":
+        """Of requests without a session that name many partitions, each of them once."""
+        count = sum(len(topic.partitions) for topic in request.topics)
+        if count < REMEMBERED_MIN or request.session_epoch != FINAL_EPOCH or request.session_id:
+            return None
+        wanted = _wanted(request)
+        last = FetchBytes(request, call.version, body)
+        if len({each.key for each in wanted}) < count or not last.is_regular:
+            return None
+        reader = call.services.fetch.keep(wanted)
+        if reader is None:
+            return None
+        return cls(call.services.fetch, last, reader, call.version)
+
+    @property
+    def request(self) -> FetchRequest:
+        return self._last.request
+
+    def recall(self, version: int, body: bytes) -> bool:
+        """Whether this is the next request of the same kind; then it has become it."""
+        changed = self._last.advance(version, body)
+        if changed is None:
+            return False
+        for number in changed:
+            position, wanted = self._last.at(number), self._wanted[number]
+            assert position is not None
+            wanted.offset, wanted.bytes_max = position.offset, position.bytes_max
+            wanted.term, wanted.last_fetched_term = position.term, position.last_fetched_term
+            self.reader.moved(wanted)
+        return True
+
+    def encode(self, answer: FetchAnswer, response: FetchResponse) -> Body:
+        numbers = [self._numbers[fetched.wanted] for fetched in answer.partitions]
+        news = [data for topic in response.responses for data in topic.partitions]
+        return self._reply.fill(zip(numbers, news, strict=True), response.node_endpoints)
+
+    def close(self) -> None:
+        self._fetch.let_go(self.reader)
+
+
+def decode_request(
+    call: Call, frame: memoryview, position: int, request_class: type[FetchRequest]
+) -> FetchRequest:
+    connection, version = call.connection, call.version
+    memory = connection.memory
+    body = bytes(frame[position:])
+    if isinstance(memory, FetchMemory):
+        if memory.recall(version, body):
+            return memory.request
+        connection.memory = None
+        memory.close()
+    request = decode(request_class, version, body)
+    connection.memory = FetchMemory.of(call, request, body)
+    return request
 
 
 def handle(call: Call, request: FetchRequest) -> FetchCall:
     _refuse_followers(request)
     version = call.version
+    memory = _memory(call, request)
     query = FetchQuery(
-        wanted=_wanted(request),
+        wanted=_wanted(request) if memory is None else [],
         forgotten=_forgotten(request),
         step=SessionStep(
             request.session_id, request.session_epoch, version >= FIRST_TOPIC_ID_VERSION
@@ -61,7 +134,15 @@ def handle(call: Call, request: FetchRequest) -> FetchCall:
         magic=_magic(version),
         takes_zstd=version >= FIRST_ZSTD_VERSION,
     )
+    if memory is not None:
+        return call.services.fetch.fetch_again(memory.reader, query)
     return call.services.fetch.fetch(query)
+
+
+def _memory(call: Call, request: FetchRequest) -> FetchMemory | None:
+    memory = call.connection.memory
+    is_its_own = isinstance(memory, FetchMemory) and memory.request is request
+    return memory if is_its_own else None  # type: ignore[return-value]  # just checked
 
 
 def _refuse_followers(request: FetchRequest) -> None:
@@ -102,7 +183,9 @@ def _magic(version: int) -> int:
 
 def encode_answer(call: Call, request: FetchRequest, answer: FetchAnswer) -> Body:
     try:
-        response = _response(call, request, answer)
+        response, memory = _response(call, request, answer), _memory(call, request)
+        if memory is not None:
+            return memory.encode(answer, response)
         return encode_fetch_response(response, call.version)
     except Exception:
         answer.release()
@@ -204,6 +287,7 @@ API = Api(
     versions=(0, 18),
     request=FetchRequest,
     response=FetchResponse,
+    decode=decode_request,
     handle=handle,
     encode=encode_answer,
     error_response=error_response,
