@@ -18,6 +18,7 @@ from tests.sim.nodes import (
 )
 from tests.sim.nodes.mutations import ALL
 from tests.sim.nodes.run import run_seed
+from tests.unit.broker import test_readers
 
 SEEDS_MAX = 150
 # Saves a minute; a change of the code may move them, which costs only time.
@@ -43,6 +44,10 @@ DIRECTED: dict[str, Callable[[], None]] = {
     "a snapshot is believed without its checksum": _bad_snapshots,
     "a coordinator says alone that something is not there": (
         test_cut_off_coordinators.test_a_coordinator_that_was_cut_off_deletes_nothing_that_it_does_not_know
+    ),
+    # Nodes are asked for partitions that come back to them too rarely.
+    "a reader listens to a replica that is gone": (
+        test_readers.test_a_topic_that_is_made_again_is_heard_like_the_one_before
     ),
     "a static member that comes back is a rebalance": (
         test_nodes.test_static_members_come_back_without_a_rebalance
