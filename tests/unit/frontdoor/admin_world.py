@@ -49,8 +49,7 @@ class World:
             if inspect.isawaitable(answer):
                 answer = await answer
         except Refused as refused:
-            assert api.error_response is not None
-            answer = api.error_response(call, received, error_code(refused))
+            answer = api.refusal(call, received, error_code(refused))
         return decode(api.response, version, encode(answer, version))
 
     async def make(self, name: str, partitions: int = 1, **configs: str) -> None:

@@ -95,8 +95,7 @@ class World:
                 answer = await answer
             body = api.encode(call, received, answer)
         except Refused as refused:
-            assert api.error_response is not None
-            answer = api.error_response(call, received, error_code(refused))
+            answer = api.refusal(call, received, error_code(refused))
             if answer is None:
                 return None
             body = encode(answer, version)

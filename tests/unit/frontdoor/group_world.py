@@ -41,8 +41,7 @@ class World:
             if inspect.isawaitable(answer):
                 answer = await answer
         except Refused as refused:
-            assert api.error_response is not None
-            answer = api.error_response(call, received, error_code(refused))
+            answer = api.refusal(call, received, error_code(refused))
         return decode(api.response, version, encode(answer, version))
 
     async def join(self, version: int = 9, **fields: Any) -> Any:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from penstock.frontdoor.kafka.refusals import refusal
 from penstock.protocol.kafka.codec import decode, encode
 
 if TYPE_CHECKING:
@@ -105,13 +106,20 @@ class Api:
     decode: Callable[[Call, memoryview, int, type[Any]], Any] = decode_message
     # Turns the call, its request and the answer into bytes.
     encode: Callable[[Call, Any, Any], Body] = encode_message
-    # Builds the response for a request that is refused or fails as a whole. Without it, or when it
-    # returns None, such a request costs the client its connection.
-    error_response: Callable[[Call, Any, ErrorCode], Any] | None = None
+    # Builds the response for a request that is refused or fails as a whole, where it does not
+    # follow from the schemas. None: such a request costs the client its connection.
+    refuse: Callable[[Call, Any, ErrorCode], Any] | None = None
     # For APIs that may wait long for others (long polls, joins): when the node drains, a waiting
-    # call is cancelled and answered with `error_response(call, request, drain_code)` at once.
+    # call is cancelled and refused with this code at once.
     drain_code: ErrorCode | None = None
     # The connection stops reading after such a request while unflushed bytes are over their limit.
     adds_pressure: bool = False
     # Such a request starts while others of the same API wait for their answers.
     is_pipelined: bool = False
+
+    def refusal(self, call: Call, request: Any, code: ErrorCode) -> Any:
+        """The response for a request that is refused as a whole; None if it has to end the
+        connection."""
+        if self.refuse is not None:
+            return self.refuse(call, request, code)
+        return refusal(self.response, request, call.version, code)

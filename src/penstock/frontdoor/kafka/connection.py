@@ -296,8 +296,7 @@ class KafkaConnection:
         """Closes the connection instead if the API has no way to say that all of it failed."""
         route = call.route
         try:
-            build = route.api.error_response
-            response = build(call, call.request, code) if build is not None else None
+            response = route.api.refusal(call, call.request, code)
             if response is not None:
                 return route.encode_message(response, call.correlation_id)
             self._link.close(f"its {route} was refused: {why or code.name}")

@@ -14,7 +14,6 @@ from penstock.frontdoor.kafka.handlers import api_versions
 from penstock.model.limits import Limits
 from penstock.protocol.kafka.api_keys import ApiKey
 from penstock.protocol.kafka.codec import decode, encode
-from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.protocol.kafka.headers import decode_response_header, encode_request_header
 from penstock.protocol.kafka.messages.describe_groups import (
     DescribeGroupsRequest,
@@ -60,10 +59,6 @@ class ManualPressure:
             callback()
 
 
-def heartbeat_error(call: Call, request: HeartbeatRequest, code: ErrorCode) -> HeartbeatResponse:
-    return HeartbeatResponse(error_code=code)
-
-
 def encode_any(call: Call, request: HeartbeatRequest, answer: Any) -> Body:
     """Answers may be bytes and parts, or nothing at all."""
     if answer is None:
@@ -72,7 +67,7 @@ def encode_any(call: Call, request: HeartbeatRequest, answer: Any) -> Body:
 
 
 def heartbeat_api(handle: Handler, **options: Any) -> Api:
-    options = {"error_response": heartbeat_error, "encode": encode_any} | options
+    options = {"encode": encode_any} | options
     return Api(
         key=ApiKey.HEARTBEAT,
         versions=(0, 4),
@@ -85,6 +80,7 @@ def heartbeat_api(handle: Handler, **options: Any) -> Api:
 
 def describe_api(handle: Handler, **options: Any) -> Api:
     """A second API, without a way to report a failure of the whole request."""
+    options = {"refuse": lambda call, request, code: None} | options
     return Api(
         key=ApiKey.DESCRIBE_GROUPS,
         versions=(0, 5),

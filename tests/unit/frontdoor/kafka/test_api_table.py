@@ -46,5 +46,4 @@ def error_answer(api: Api, version: int, request: Any) -> Any:
     cluster = MadeUpCluster(broker(1))
     services = cast("Any", SimpleNamespace(cluster=cluster, leaderships=cluster.leaderships))
     call = Call(services, api.key, version, None, cast("Any", SimpleNamespace()), 0.0)
-    assert api.error_response is not None
-    return api.error_response(call, request, ErrorCode.UNKNOWN_SERVER_ERROR)
+    return api.refusal(call, request, ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -116,8 +116,7 @@ class Door:
                 result = await result
             body = api.encode(call, request, result)
         except Refused as refused:
-            assert api.error_response is not None
-            result = api.error_response(call, request, error_code(refused))
+            result = api.refusal(call, request, error_code(refused))
             if result is None:
                 return None
             body = encode(result, version)
@@ -445,7 +444,7 @@ def test_followers_are_refused(tmp_path: Path) -> None:
 
 def test_an_early_answer_keeps_the_session(tmp_path: Path) -> None:
     request = FetchRequest(session_id=9, session_epoch=4)
-    response = fetch.error_response(cast(Any, None), request, ErrorCode.NONE)
+    response = fetch.refuse(cast(Any, None), request, ErrorCode.NONE)
     assert (response.session_id, response.error_code, response.responses) == (9, 0, [])
 
 

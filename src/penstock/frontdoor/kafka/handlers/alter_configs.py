@@ -13,7 +13,6 @@ from penstock.frontdoor.kafka.config_resources import change_all
 from penstock.frontdoor.kafka.errors import error_code
 from penstock.model.errors import Reason, Refused
 from penstock.protocol.kafka.api_keys import ApiKey
-from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.protocol.kafka.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -50,26 +49,10 @@ def _response(asked: AlterConfigsResource, refused: Refused | None) -> AlterConf
     )
 
 
-def _error_response(
-    call: Call, request: AlterConfigsRequest, code: ErrorCode
-) -> AlterConfigsResponse:
-    responses = [
-        AlterConfigsResourceResponse(
-            error_code=code,
-            error_message=None,
-            resource_type=asked.resource_type,
-            resource_name=asked.resource_name,
-        )
-        for asked in request.resources
-    ]
-    return AlterConfigsResponse(responses=responses)
-
-
 API = Api(
     key=ApiKey.ALTER_CONFIGS,
     versions=(0, 2),
     request=AlterConfigsRequest,
     response=AlterConfigsResponse,
     handle=handle,
-    error_response=_error_response,
 )

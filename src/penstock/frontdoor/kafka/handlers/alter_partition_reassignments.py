@@ -65,21 +65,10 @@ def _result(index: int, code: ErrorCode, message: str | None) -> ReassignablePar
     )
 
 
-def error_response(
-    call: Call, request: AlterPartitionReassignmentsRequest, code: ErrorCode
-) -> AlterPartitionReassignmentsResponse:
-    return AlterPartitionReassignmentsResponse(
-        error_code=code,
-        error_message=None,
-        allow_replication_factor_change=request.allow_replication_factor_change,
-    )
-
-
 API = Api(
     key=ApiKey.ALTER_PARTITION_REASSIGNMENTS,
     versions=(0, 1),
     request=AlterPartitionReassignmentsRequest,
     response=AlterPartitionReassignmentsResponse,
     handle=handle,
-    error_response=error_response,
 )

@@ -61,7 +61,6 @@ def make_api(others: Iterable[Api]) -> Api:
         response=ApiVersionsResponse,
         handle=served.handle,
         encode=served.encode,
-        error_response=_error_response,
     )
 
 
@@ -81,9 +80,3 @@ def _listing(versions: dict[ApiKey, tuple[int, int]]) -> list[ApiVersion]:
 def _names_software(request: ApiVersionsRequest) -> bool:
     names = (request.client_software_name, request.client_software_version)
     return all(_SOFTWARE.fullmatch(name) for name in names)
-
-
-def _error_response(
-    call: Call, request: ApiVersionsRequest, code: ErrorCode
-) -> ApiVersionsResponse:
-    return ApiVersionsResponse(error_code=code)

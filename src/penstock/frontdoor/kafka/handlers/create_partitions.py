@@ -11,7 +11,6 @@ from penstock.frontdoor.kafka.api import Api, Call
 from penstock.frontdoor.kafka.errors import error_code
 from penstock.model.errors import Refused
 from penstock.protocol.kafka.api_keys import ApiKey
-from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.protocol.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -50,20 +49,10 @@ def _result(name: str, outcome: Outcome) -> CreatePartitionsTopicResult:
     return CreatePartitionsTopicResult(name=name, error_code=0)
 
 
-def _error_response(
-    call: Call, request: CreatePartitionsRequest, code: ErrorCode
-) -> CreatePartitionsResponse:
-    results = [
-        CreatePartitionsTopicResult(name=topic.name, error_code=code) for topic in request.topics
-    ]
-    return CreatePartitionsResponse(results=results)
-
-
 API = Api(
     key=ApiKey.CREATE_PARTITIONS,
     versions=(0, 3),
     request=CreatePartitionsRequest,
     response=CreatePartitionsResponse,
     handle=handle,
-    error_response=_error_response,
 )

@@ -15,7 +15,6 @@ from penstock.frontdoor.kafka.api import Api, Call
 from penstock.frontdoor.kafka.errors import error_code
 from penstock.model.errors import Reason, Refused
 from penstock.protocol.kafka.api_keys import ApiKey
-from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.protocol.kafka.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -96,21 +95,10 @@ def _configs(call: Call, topic: Topic) -> list[CreatableTopicConfigs]:
     ]
 
 
-def _error_response(
-    call: Call, request: CreateTopicsRequest, code: ErrorCode
-) -> CreateTopicsResponse:
-    topics = [
-        CreatableTopicResult(name=topic.name, error_code=code, error_message=None)
-        for topic in request.topics
-    ]
-    return CreateTopicsResponse(topics=topics)
-
-
 API = Api(
     key=ApiKey.CREATE_TOPICS,
     versions=(0, 7),
     request=CreateTopicsRequest,
     response=CreateTopicsResponse,
     handle=handle,
-    error_response=_error_response,
 )

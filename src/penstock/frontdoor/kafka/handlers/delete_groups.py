@@ -4,7 +4,6 @@ from penstock.frontdoor.kafka.api import Api, Call
 from penstock.frontdoor.kafka.outcomes import outcome_code
 from penstock.model.ids import GroupId
 from penstock.protocol.kafka.api_keys import ApiKey
-from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.protocol.kafka.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -25,21 +24,10 @@ async def handle(call: Call, request: DeleteGroupsRequest) -> DeleteGroupsRespon
     return DeleteGroupsResponse(results=results)
 
 
-def error_response(
-    call: Call, request: DeleteGroupsRequest, code: ErrorCode
-) -> DeleteGroupsResponse:
-    return DeleteGroupsResponse(
-        results=[
-            DeletableGroupResult(group_id=name, error_code=code) for name in request.groups_names
-        ]
-    )
-
-
 API = Api(
     key=ApiKey.DELETE_GROUPS,
     versions=(0, 2),
     request=DeleteGroupsRequest,
     response=DeleteGroupsResponse,
     handle=handle,
-    error_response=error_response,
 )

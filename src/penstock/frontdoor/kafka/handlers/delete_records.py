@@ -55,27 +55,10 @@ def _refused(index: int, code: ErrorCode) -> DeleteRecordsPartitionResult:
     )
 
 
-def error_response(
-    call: Call, request: DeleteRecordsRequest, code: ErrorCode
-) -> DeleteRecordsResponse:
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=[
-                    _refused(partition.partition_index, code) for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
-
-
 API = Api(
     key=ApiKey.DELETE_RECORDS,
     versions=(0, 2),
     request=DeleteRecordsRequest,
     response=DeleteRecordsResponse,
     handle=handle,
-    error_response=error_response,
 )

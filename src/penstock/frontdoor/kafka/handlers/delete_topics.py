@@ -16,7 +16,6 @@ from penstock.frontdoor.kafka.errors import error_code
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import TopicId, TopicName
 from penstock.protocol.kafka.api_keys import ApiKey
-from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.protocol.kafka.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -89,21 +88,10 @@ def _result(choice: _Choice, outcome: Outcome) -> DeletableTopicResult:
     )
 
 
-def _error_response(
-    call: Call, request: DeleteTopicsRequest, code: ErrorCode
-) -> DeleteTopicsResponse:
-    responses = [
-        DeletableTopicResult(name=choice.name, topic_id=choice.topic_id, error_code=code)
-        for choice in _choices(call, request)
-    ]
-    return DeleteTopicsResponse(responses=responses)
-
-
 API = Api(
     key=ApiKey.DELETE_TOPICS,
     versions=(0, 6),
     request=DeleteTopicsRequest,
     response=DeleteTopicsResponse,
     handle=handle,
-    error_response=_error_response,
 )

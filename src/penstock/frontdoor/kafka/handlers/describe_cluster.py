@@ -58,17 +58,10 @@ def _refusal(
     )
 
 
-def _error_response(
-    call: Call, request: DescribeClusterRequest, code: ErrorCode
-) -> DescribeClusterResponse:
-    return DescribeClusterResponse(error_code=code)
-
-
 API = Api(
     key=ApiKey.DESCRIBE_CLUSTER,
     versions=(0, 2),
     request=DescribeClusterRequest,
     response=DescribeClusterResponse,
     handle=handle,
-    error_response=_error_response,
 )

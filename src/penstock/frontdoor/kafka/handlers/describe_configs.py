@@ -14,7 +14,6 @@ from penstock.frontdoor.kafka.config_resources import resource_of
 from penstock.frontdoor.kafka.errors import error_code
 from penstock.model.errors import Refused
 from penstock.protocol.kafka.api_keys import ApiKey
-from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.protocol.kafka.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -71,26 +70,10 @@ def _config(request: DescribeConfigsRequest, entry: ConfigEntry) -> DescribeConf
     return result
 
 
-def _error_response(
-    call: Call, request: DescribeConfigsRequest, code: ErrorCode
-) -> DescribeConfigsResponse:
-    results = [
-        DescribeConfigsResult(
-            error_code=code,
-            error_message=None,
-            resource_type=asked.resource_type,
-            resource_name=asked.resource_name,
-        )
-        for asked in request.resources
-    ]
-    return DescribeConfigsResponse(results=results)
-
-
 API = Api(
     key=ApiKey.DESCRIBE_CONFIGS,
     versions=(0, 4),
     request=DescribeConfigsRequest,
     response=DescribeConfigsResponse,
     handle=handle,
-    error_response=_error_response,
 )

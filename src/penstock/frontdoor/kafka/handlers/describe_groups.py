@@ -70,19 +70,10 @@ def _described(group: GroupDescription) -> DescribedGroup:
     )
 
 
-def error_response(
-    call: Call, request: DescribeGroupsRequest, code: ErrorCode
-) -> DescribeGroupsResponse:
-    return DescribeGroupsResponse(
-        groups=[DescribedGroup(group_id=group_id, error_code=code) for group_id in request.groups]
-    )
-
-
 API = Api(
     key=ApiKey.DESCRIBE_GROUPS,
     versions=(0, 6),
     request=DescribeGroupsRequest,
     response=DescribeGroupsResponse,
     handle=handle,
-    error_response=error_response,
 )

@@ -52,17 +52,10 @@ def _result(directory: LogDirectory) -> DescribeLogDirsResult:
     )
 
 
-def _error_response(
-    call: Call, request: DescribeLogDirsRequest, code: ErrorCode
-) -> DescribeLogDirsResponse:
-    return DescribeLogDirsResponse(error_code=code)
-
-
 API = Api(
     key=ApiKey.DESCRIBE_LOG_DIRS,
     versions=(0, 5),
     request=DescribeLogDirsRequest,
     response=DescribeLogDirsResponse,
     handle=handle,
-    error_response=_error_response,
 )

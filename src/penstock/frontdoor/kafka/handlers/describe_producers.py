@@ -9,7 +9,6 @@ from penstock.frontdoor.kafka.errors import error_code
 from penstock.model.errors import Refused
 from penstock.model.ids import TopicName
 from penstock.protocol.kafka.api_keys import ApiKey
-from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.protocol.kafka.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -60,28 +59,10 @@ def _state(producer_id: int, producer: Producer) -> ProducerState:
     )
 
 
-def error_response(
-    call: Call, request: DescribeProducersRequest, code: ErrorCode
-) -> DescribeProducersResponse:
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[
-                    PartitionResponse(partition_index=index, error_code=code)
-                    for index in topic.partition_indexes
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
-
-
 API = Api(
     key=ApiKey.DESCRIBE_PRODUCERS,
     versions=(0, 0),
     request=DescribeProducersRequest,
     response=DescribeProducersResponse,
     handle=handle,
-    error_response=error_response,
 )

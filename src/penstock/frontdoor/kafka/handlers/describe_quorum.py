@@ -99,17 +99,10 @@ def _nodes(call: Call, view: QuorumView) -> list[Node]:
     ]
 
 
-def error_response(
-    call: Call, request: DescribeQuorumRequest, code: ErrorCode
-) -> DescribeQuorumResponse:
-    return DescribeQuorumResponse(error_code=code, error_message=None)
-
-
 API = Api(
     key=ApiKey.DESCRIBE_QUORUM,
     versions=(0, 2),
     request=DescribeQuorumRequest,
     response=DescribeQuorumResponse,
     handle=handle,
-    error_response=error_response,
 )

@@ -104,21 +104,10 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
     )
 
 
-def _error_response(
-    call: Call, request: DescribeTopicPartitionsRequest, code: ErrorCode
-) -> DescribeTopicPartitionsResponse:
-    topics = [
-        DescribeTopicPartitionsResponseTopic(error_code=code, name=topic.name)
-        for topic in request.topics
-    ]
-    return DescribeTopicPartitionsResponse(topics=topics)
-
-
 API = Api(
     key=ApiKey.DESCRIBE_TOPIC_PARTITIONS,
     versions=(0, 0),
     request=DescribeTopicPartitionsRequest,
     response=DescribeTopicPartitionsResponse,
     handle=handle,
-    error_response=_error_response,
 )

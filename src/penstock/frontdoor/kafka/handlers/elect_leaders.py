@@ -77,9 +77,7 @@ def _result(index: int, code: ErrorCode, message: str | None) -> PartitionResult
     return PartitionResult(partition_id=index, error_code=code, error_message=message)
 
 
-def error_response(
-    call: Call, request: ElectLeadersRequest, code: ErrorCode
-) -> ElectLeadersResponse:
+def refuse(call: Call, request: ElectLeadersRequest, code: ErrorCode) -> ElectLeadersResponse:
     return ElectLeadersResponse(
         error_code=code,
         replica_election_results=[
@@ -98,5 +96,5 @@ API = Api(
     request=ElectLeadersRequest,
     response=ElectLeadersResponse,
     handle=handle,
-    error_response=error_response,
+    refuse=refuse,
 )

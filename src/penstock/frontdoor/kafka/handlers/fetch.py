@@ -19,6 +19,7 @@ from penstock.broker.readers import Fetched, PartitionKey, Reader, Wanted, parti
 from penstock.frontdoor.kafka.api import Api, Body, Call
 from penstock.frontdoor.kafka.errors import ERROR_CODES
 from penstock.frontdoor.kafka.leader_hints import HINTED, LeaderHints
+from penstock.frontdoor.kafka.refusals import refusal
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import TopicId, TopicName
 from penstock.protocol.kafka.api_keys import ApiKey
@@ -39,7 +40,6 @@ FIRST_MAGIC_1_VERSION = 2
 FIRST_MAGIC_2_VERSION = 4
 # Older clients do not know the code for a storage error and would give up.
 FIRST_STORAGE_ERROR_VERSION = 6
-FIRST_ERROR_CODE_VERSION = 7
 FIRST_ZSTD_VERSION = 10
 FIRST_TOPIC_ID_VERSION = 13
 FIRST_HINT_VERSION = 16
@@ -256,30 +256,12 @@ def _code(version: int, reason: Reason) -> ErrorCode:
     return ERROR_CODES[reason]
 
 
-def error_response(call: Call, request: FetchRequest, code: ErrorCode) -> FetchResponse:
-    """One code for all; before version 7 only partitions could carry it. An early answer without
-    an error keeps the consumer's session as it is."""
+def refuse(call: Call, request: FetchRequest, code: ErrorCode) -> FetchResponse:
+    """An early answer without an error keeps the consumer's session as it is."""
     if code is ErrorCode.NONE:
         return FetchResponse(session_id=max(NO_SESSION, request.session_id))
-    if call.version >= FIRST_ERROR_CODE_VERSION:
-        return FetchResponse(error_code=code)
-    return FetchResponse(
-        responses=[
-            FetchableTopicResponse(
-                topic=topic.topic,
-                partitions=[
-                    PartitionData(
-                        partition_index=partition.partition,
-                        error_code=code,
-                        high_watermark=-1,
-                        records=b"",
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    response: FetchResponse = refusal(FetchResponse, request, call.version, code)
+    return response
 
 
 API = Api(
@@ -290,6 +272,6 @@ API = Api(
     decode=decode_request,
     handle=handle,
     encode=encode_answer,
-    error_response=error_response,
+    refuse=refuse,
     drain_code=ErrorCode.NONE,
 )

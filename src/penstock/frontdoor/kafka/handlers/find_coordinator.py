@@ -84,26 +84,10 @@ def _coordinator(key: str, found: Found) -> Coordinator:
     )
 
 
-def error_response(
-    call: Call, request: FindCoordinatorRequest, code: ErrorCode
-) -> FindCoordinatorResponse | None:
-    if code is ErrorCode.REBOOTSTRAP_REQUIRED:
-        # Clients do not know that code here; the end of the connection says it.
-        return None
-    failed = Found(code=code)
-    return FindCoordinatorResponse(
-        error_code=code,
-        node_id=failed.node,
-        port=failed.endpoint.port,
-        coordinators=[_coordinator(key, failed) for key in request.coordinator_keys],
-    )
-
-
 API = Api(
     key=ApiKey.FIND_COORDINATOR,
     versions=(0, 6),
     request=FindCoordinatorRequest,
     response=FindCoordinatorResponse,
     handle=handle,
-    error_response=error_response,
 )

@@ -8,7 +8,6 @@ from penstock.frontdoor.kafka.errors import error_code
 from penstock.model.errors import Refused
 from penstock.model.ids import GroupId, MemberId
 from penstock.protocol.kafka.api_keys import ApiKey
-from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.protocol.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
@@ -25,15 +24,10 @@ def handle(call: Call, request: HeartbeatRequest) -> HeartbeatResponse:
     return HeartbeatResponse()
 
 
-def error_response(call: Call, request: HeartbeatRequest, code: ErrorCode) -> HeartbeatResponse:
-    return HeartbeatResponse(error_code=code)
-
-
 API = Api(
     key=ApiKey.HEARTBEAT,
     versions=(0, 4),
     request=HeartbeatRequest,
     response=HeartbeatResponse,
     handle=handle,
-    error_response=error_response,
 )

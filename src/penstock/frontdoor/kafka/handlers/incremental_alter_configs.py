@@ -12,7 +12,6 @@ from penstock.frontdoor.kafka.config_resources import change_all
 from penstock.frontdoor.kafka.errors import error_code
 from penstock.model.errors import Reason, Refused
 from penstock.protocol.kafka.api_keys import ApiKey
-from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.protocol.kafka.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -55,26 +54,10 @@ def _response(asked: AlterConfigsResource, refused: Refused | None) -> AlterConf
     )
 
 
-def _error_response(
-    call: Call, request: IncrementalAlterConfigsRequest, code: ErrorCode
-) -> IncrementalAlterConfigsResponse:
-    responses = [
-        AlterConfigsResourceResponse(
-            error_code=code,
-            error_message=None,
-            resource_type=asked.resource_type,
-            resource_name=asked.resource_name,
-        )
-        for asked in request.resources
-    ]
-    return IncrementalAlterConfigsResponse(responses=responses)
-
-
 API = Api(
     key=ApiKey.INCREMENTAL_ALTER_CONFIGS,
     versions=(0, 1),
     request=IncrementalAlterConfigsRequest,
     response=IncrementalAlterConfigsResponse,
     handle=handle,
-    error_response=_error_response,
 )

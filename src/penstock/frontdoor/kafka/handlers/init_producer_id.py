@@ -10,7 +10,6 @@ from penstock.frontdoor.kafka.api import Api, Call
 from penstock.frontdoor.kafka.isolation import check_contact
 from penstock.model.errors import Reason, Refused
 from penstock.protocol.kafka.api_keys import ApiKey
-from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.protocol.kafka.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -31,19 +30,10 @@ async def handle(call: Call, request: InitProducerIdRequest) -> InitProducerIdRe
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
 
 
-def error_response(
-    call: Call, request: InitProducerIdRequest, code: ErrorCode
-) -> InitProducerIdResponse | None:
-    if code is ErrorCode.REBOOTSTRAP_REQUIRED:
-        return None
-    return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
-
-
 API = Api(
     key=ApiKey.INIT_PRODUCER_ID,
     versions=(0, 6),
     request=InitProducerIdRequest,
     response=InitProducerIdResponse,
     handle=handle,
-    error_response=error_response,
 )

@@ -77,21 +77,12 @@ def _protocol_name(call: Call, protocol: str | None) -> str | None:
     return "" if protocol is None and call.version < NULLABLE_PROTOCOL_FROM else protocol
 
 
-def error_response(call: Call, request: JoinGroupRequest, code: ErrorCode) -> JoinGroupResponse:
-    return JoinGroupResponse(
-        error_code=code,
-        protocol_name=_protocol_name(call, None),
-        member_id=request.member_id,
-    )
-
-
 API = Api(
     key=ApiKey.JOIN_GROUP,
     versions=(0, 9),
     request=JoinGroupRequest,
     response=JoinGroupResponse,
     handle=handle,
-    error_response=error_response,
     # A join may wait for minutes. The client then looks for its coordinator and joins there.
     drain_code=ErrorCode.NOT_COORDINATOR,
 )

@@ -9,7 +9,6 @@ from penstock.frontdoor.kafka.api import Api, Call
 from penstock.frontdoor.kafka.outcomes import outcome_code
 from penstock.model.ids import GroupId, MemberId
 from penstock.protocol.kafka.api_keys import ApiKey
-from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.protocol.kafka.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
@@ -50,15 +49,10 @@ def _departures(call: Call, request: LeaveGroupRequest) -> list[Departure]:
     ]
 
 
-def error_response(call: Call, request: LeaveGroupRequest, code: ErrorCode) -> LeaveGroupResponse:
-    return LeaveGroupResponse(error_code=code)
-
-
 API = Api(
     key=ApiKey.LEAVE_GROUP,
     versions=(0, 5),
     request=LeaveGroupRequest,
     response=LeaveGroupResponse,
     handle=handle,
-    error_response=error_response,
 )

@@ -5,7 +5,6 @@ All groups are of the type classic.
 
 from penstock.frontdoor.kafka.api import Api, Call
 from penstock.protocol.kafka.api_keys import ApiKey
-from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.protocol.kafka.messages.list_groups import (
     ListedGroup,
     ListGroupsRequest,
@@ -31,15 +30,10 @@ async def handle(call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
     return ListGroupsResponse(groups=groups)
 
 
-def error_response(call: Call, request: ListGroupsRequest, code: ErrorCode) -> ListGroupsResponse:
-    return ListGroupsResponse(error_code=code)
-
-
 API = Api(
     key=ApiKey.LIST_GROUPS,
     versions=(0, 5),
     request=ListGroupsRequest,
     response=ListGroupsResponse,
     handle=handle,
-    error_response=error_response,
 )

@@ -90,25 +90,10 @@ def _refused(index: int, code: ErrorCode) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(partition_index=index, error_code=code)
 
 
-def error_response(call: Call, request: ListOffsetsRequest, code: ErrorCode) -> ListOffsetsResponse:
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    _refused(partition.partition_index, code) for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
-
-
 API = Api(
     key=ApiKey.LIST_OFFSETS,
     versions=(0, 11),
     request=ListOffsetsRequest,
     response=ListOffsetsResponse,
     handle=handle,
-    error_response=error_response,
 )

@@ -6,7 +6,6 @@ Null asks for all. A partition that does not exist or is not being moved is left
 from penstock.broker.reassignments import Moving
 from penstock.frontdoor.kafka.api import Api, Call
 from penstock.protocol.kafka.api_keys import ApiKey
-from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.protocol.kafka.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -45,17 +44,10 @@ def _ongoing(moving: Moving) -> OngoingPartitionReassignment:
     )
 
 
-def error_response(
-    call: Call, request: ListPartitionReassignmentsRequest, code: ErrorCode
-) -> ListPartitionReassignmentsResponse:
-    return ListPartitionReassignmentsResponse(error_code=code, error_message=None)
-
-
 API = Api(
     key=ApiKey.LIST_PARTITION_REASSIGNMENTS,
     versions=(0, 0),
     request=ListPartitionReassignmentsRequest,
     response=ListPartitionReassignmentsResponse,
     handle=handle,
-    error_response=error_response,
 )

@@ -202,9 +202,7 @@ def _response(
     )
 
 
-def _error_response(
-    call: Call, request: MetadataRequest, code: ErrorCode
-) -> MetadataResponse | None:
+def refuse(call: Call, request: MetadataRequest, code: ErrorCode) -> MetadataResponse | None:
     if code is ErrorCode.REBOOTSTRAP_REQUIRED:
         if call.version < _FIRST_VERSION_WITH_ERROR:
             return None
@@ -226,5 +224,5 @@ API = Api(
     request=MetadataRequest,
     response=MetadataResponse,
     handle=handle,
-    error_response=_error_response,
+    refuse=refuse,
 )

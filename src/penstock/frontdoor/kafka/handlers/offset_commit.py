@@ -97,20 +97,10 @@ def _with_codes(
     )
 
 
-def error_response(
-    call: Call, request: OffsetCommitRequest, code: ErrorCode
-) -> OffsetCommitResponse:
-    """This response has no error of its own, so each partition carries it."""
-    return OffsetCommitResponse(
-        topics=[_with_codes(topic, [code] * len(topic.partitions)) for topic in request.topics]
-    )
-
-
 API = Api(
     key=ApiKey.OFFSET_COMMIT,
     versions=(0, 10),
     request=OffsetCommitRequest,
     response=OffsetCommitResponse,
     handle=handle,
-    error_response=error_response,
 )

@@ -4,7 +4,6 @@ from penstock.frontdoor.kafka.api import Api, Call
 from penstock.frontdoor.kafka.outcomes import outcome_code
 from penstock.model.ids import GroupId, TopicName
 from penstock.protocol.kafka.api_keys import ApiKey
-from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.protocol.kafka.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -37,17 +36,10 @@ async def handle(call: Call, request: OffsetDeleteRequest) -> OffsetDeleteRespon
     return OffsetDeleteResponse(topics=topics)
 
 
-def error_response(
-    call: Call, request: OffsetDeleteRequest, code: ErrorCode
-) -> OffsetDeleteResponse:
-    return OffsetDeleteResponse(error_code=code)
-
-
 API = Api(
     key=ApiKey.OFFSET_DELETE,
     versions=(0, 0),
     request=OffsetDeleteRequest,
     response=OffsetDeleteResponse,
     handle=handle,
-    error_response=error_response,
 )

@@ -157,31 +157,10 @@ def _partitions(
     )
 
 
-def error_response(call: Call, request: OffsetFetchRequest, code: ErrorCode) -> OffsetFetchResponse:
-    if call.version >= BATCHED_FROM:
-        groups = [
-            OffsetFetchResponseGroup(group_id=group.group_id, error_code=code)
-            for group in request.groups
-        ]
-        return OffsetFetchResponse(groups=groups)
-    if call.version >= GROUP_ERROR_FROM:
-        return OffsetFetchResponse(error_code=code)
-    # The first versions have no place for it but the partitions.
-    topics = [
-        OffsetFetchResponseTopic(
-            name=topic.name,
-            partitions=[_partition(index, NOTHING, code) for index in topic.partition_indexes],
-        )
-        for topic in request.topics or ()
-    ]
-    return OffsetFetchResponse(topics=topics)
-
-
 API = Api(
     key=ApiKey.OFFSET_FETCH,
     versions=(0, 10),
     request=OffsetFetchRequest,
     response=OffsetFetchResponse,
     handle=handle,
-    error_response=error_response,
 )

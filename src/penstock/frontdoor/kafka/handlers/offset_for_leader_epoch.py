@@ -10,7 +10,6 @@ from penstock.frontdoor.kafka.errors import error_code
 from penstock.model.errors import Refused
 from penstock.model.ids import TopicName
 from penstock.protocol.kafka.api_keys import ApiKey
-from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.protocol.kafka.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -46,28 +45,10 @@ def _answer(offsets: Offsets, topic: TopicName, asked: OffsetForLeaderPartition)
     return EpochEndOffset(partition=asked.partition, leader_epoch=term, end_offset=end_offset)
 
 
-def error_response(
-    call: Call, request: OffsetForLeaderEpochRequest, code: ErrorCode
-) -> OffsetForLeaderEpochResponse:
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[
-                    EpochEndOffset(partition=partition.partition, error_code=code)
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
-
-
 API = Api(
     key=ApiKey.OFFSET_FOR_LEADER_EPOCH,
     versions=(0, 4),
     request=OffsetForLeaderEpochRequest,
     response=OffsetForLeaderEpochResponse,
     handle=handle,
-    error_response=error_response,
 )

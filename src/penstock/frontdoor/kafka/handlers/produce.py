@@ -28,6 +28,7 @@ from penstock.frontdoor.kafka.api import NO_REPLY, Api, Body, Call
 from penstock.frontdoor.kafka.errors import ERROR_CODES, error_code
 from penstock.frontdoor.kafka.leader_hints import HINTED, LeaderHints
 from penstock.frontdoor.kafka.produce_reply import reply_form
+from penstock.frontdoor.kafka.refusals import refusal
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import TopicId, TopicName
 from penstock.protocol.kafka.api_keys import ApiKey
@@ -166,23 +167,12 @@ def _code(version: int, refused: Refused) -> ErrorCode:
     return error_code(refused)
 
 
-def error_response(call: Call, request: ProduceRequest, code: ErrorCode) -> ProduceResponse | None:
-    """The same code for every partition; nothing at all for a client that wants no answer."""
+def refuse(call: Call, request: ProduceRequest, code: ErrorCode) -> ProduceResponse | None:
+    """Nothing at all for a client that wants no answer."""
     if request.acks == ACKS_NONE:
         return None
-    return ProduceResponse(
-        responses=[
-            TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=[
-                    PartitionProduceResponse(index=data.index, error_code=code, base_offset=-1)
-                    for data in topic.partition_data
-                ],
-            )
-            for topic in request.topic_data
-        ]
-    )
+    response: ProduceResponse = refusal(ProduceResponse, request, call.version, code)
+    return response
 
 
 API = Api(
@@ -192,7 +182,7 @@ API = Api(
     response=ProduceResponse,
     handle=handle,
     encode=encode_answer,
-    error_response=error_response,
+    refuse=refuse,
     adds_pressure=True,
     is_pipelined=True,
 )

@@ -37,17 +37,12 @@ async def handle(call: Call, request: SyncGroupRequest) -> SyncGroupResponse:
     )
 
 
-def error_response(call: Call, request: SyncGroupRequest, code: ErrorCode) -> SyncGroupResponse:
-    return SyncGroupResponse(error_code=code)
-
-
 API = Api(
     key=ApiKey.SYNC_GROUP,
     versions=(0, 5),
     request=SyncGroupRequest,
     response=SyncGroupResponse,
     handle=handle,
-    error_response=error_response,
     # The client then looks for its coordinator and joins again there.
     drain_code=ErrorCode.NOT_COORDINATOR,
 )

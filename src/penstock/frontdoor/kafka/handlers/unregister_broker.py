@@ -8,7 +8,6 @@ from penstock.frontdoor.kafka.api import Api, Call
 from penstock.frontdoor.kafka.errors import error_code
 from penstock.model.errors import Refused
 from penstock.protocol.kafka.api_keys import ApiKey
-from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.protocol.kafka.messages.unregister_broker import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
@@ -24,17 +23,10 @@ async def handle(call: Call, request: UnregisterBrokerRequest) -> UnregisterBrok
     return UnregisterBrokerResponse(error_message=None)
 
 
-def error_response(
-    call: Call, request: UnregisterBrokerRequest, code: ErrorCode
-) -> UnregisterBrokerResponse:
-    return UnregisterBrokerResponse(error_code=code, error_message=None)
-
-
 API = Api(
     key=ApiKey.UNREGISTER_BROKER,
     versions=(0, 0),
     request=UnregisterBrokerRequest,
     response=UnregisterBrokerResponse,
     handle=handle,
-    error_response=error_response,
 )
