@@ -28,6 +28,10 @@ from tests.e2e.ledger import Ledger
 SESSION_MS = 25_000
 HEARTBEAT_MS = 300
 COMMIT_ATTEMPTS = 300
+_GROUP_MOVED_ON = (
+    confluent_kafka.KafkaError.REBALANCE_IN_PROGRESS,
+    confluent_kafka.KafkaError.ILLEGAL_GENERATION,
+)
 
 KAFKA_PYTHON_ASSIGNORS = {
     "range": RangePartitionAssignor,
@@ -114,7 +118,8 @@ class ConfluentMember(ThreadMember):
         self.ledger.revoked(self.name, [place.partition for place in places])
 
     def _commit(self, consumer: confluent_kafka.Consumer) -> None:
-        """Cooperative members may commit while others are between join and sync: try again."""
+        """Cooperative members may commit while others are between join and sync, or behind their
+        own join and so with the generation before it, as on Kafka: try again."""
         for _ in range(COMMIT_ATTEMPTS):
             try:
                 consumer.commit(asynchronous=False)
@@ -123,7 +128,7 @@ class ConfluentMember(ThreadMember):
                 code = error.args[0].code()
                 if code == confluent_kafka.KafkaError._NO_OFFSET:
                     return
-                if code != confluent_kafka.KafkaError.REBALANCE_IN_PROGRESS:
+                if code not in _GROUP_MOVED_ON:
                     raise
                 time.sleep(0.1)
         raise AssertionError("the group never settled")
