@@ -26,9 +26,9 @@ KNOWN_SEEDS = {
     "a closed log has no checkpoint": 3,
     "a feed's snapshot claims more than was applied": 11,
     "a host's snapshot holds what is not committed": 10,
-    "a hosted state answers before its records are committed": 6,
-    "a new leader tells too early where a term ended": 24,
-    "a node refuses by its own copy, however old it is": 16,
+    "a hosted state answers before its records are committed": 19,
+    "a new leader tells too early where a term ended": 51,
+    "a node refuses by its own copy, however old it is": 7,
 }
 
 
