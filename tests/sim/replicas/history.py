@@ -51,7 +51,7 @@ class History:
         self.is_over = False
         # Where the log may begin at most, by all that was committed.
         self.log_start = 0
-        # Replicas whose disks can't be read for a while: what they applied last nobody knows.
+        # Replicas whose disks can't be read: what they applied last nobody knows.
         self.unread: set[ReplicaId] = set()
         # What consumers were given, by offset.
         self._read: dict[int, bytes] = {}

@@ -55,11 +55,12 @@ class Observer:
             except StorageDamaged as damage:
                 # Whoever needs what can't be read any more will notice as well.
                 self.require_damage(damage)
+                history.unread.add(replica.id)
                 return
             except EntriesCut as cut:
                 raise Violation(f"{replica.id} applied what it does not have: {cut}") from cut
             except OSError:
-                # The disk can't be read for a while.
+                # Nor can a disk be read that fails for a while.
                 history.unread.add(replica.id)
                 return
             history.unread.discard(replica.id)
