@@ -18,12 +18,15 @@ class Ledger:
         self.read_by: dict[str, int] = defaultdict(int)
         self.offsets: dict[int, list[int]] = defaultdict(list)
         self._uncommitted: set[str] = set()
+        self._left: set[str] = set()
         self.violations: list[str] = []
 
     def assigned(self, member: str, partitions: Iterable[int]) -> None:
         """The ones given are added to what the member has, as in both rebalance protocols."""
         with self._changed:
-            self._members.add(member)
+            # A client may be told of its last assignment while it leaves.
+            if member not in self._left:
+                self._members.add(member)
             self.assignments[member] += 1
             for partition in partitions:
                 owner = self._owner.setdefault(partition, member)
@@ -44,6 +47,7 @@ class Ledger:
         self.revoked(member, self.owned_by(member))
         with self._changed:
             self._members.discard(member)
+            self._left.add(member)
 
     def read(self, member: str, partition: int, offset: int) -> None:
         with self._changed:
