@@ -6,9 +6,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.e2e.apache_kafka import apache_kafka
+from tests.e2e.beside_kafka import Brokers
+from tests.e2e.clients.java import missing
 from tests.e2e.processes import Broker
+from tests.e2e.topics import create_topic as create_topic
 
 # Whoever is started in the background may ignore Ctrl-C and would hand that on to all commands.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -24,6 +27,16 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     shared = Broker(tmp_path_factory.mktemp("shared") / "data").start()
     yield shared
     shared.close()
+
+
+@pytest.fixture(scope="session")
+def brokers(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    """The shared broker, and one of Apache Kafka with the same settings. Tests that use it are
+    marked `xdist_group("apache-kafka")`, or each process would start a Kafka of its own."""
+    if missing():
+        pytest.skip(f"not installed: {', '.join(missing())}")
+    with apache_kafka(tmp_path_factory.mktemp("kafka")) as bootstrap:
+        yield Brokers(broker.bootstrap, bootstrap)
 
 
 @pytest.fixture
@@ -53,15 +66,3 @@ def make_topic(broker: Broker) -> MakeTopic:
 @pytest.fixture
 def group() -> str:
     return f"group-{uuid.uuid4().hex[:8]}"
-
-
-def create_topic(
-    bootstrap: str, name: str | None = None, *, partitions: int = 1, **configs: str
-) -> str:
-    """Create a topic; settings are given with `_` for `.`."""
-    name = name or f"topic-{uuid.uuid4().hex[:8]}"
-    settings = {key.replace("_", "."): value for key, value in configs.items()}
-    topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([topic], operation_timeout=30)[name].result(timeout=60)
-    return name

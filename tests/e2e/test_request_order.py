@@ -5,8 +5,8 @@ Each conversation goes out in one write, again and again, to us and to Apache Ka
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -45,18 +45,15 @@ from penstock.protocol.kafka.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from tests.e2e.apache_kafka import apache_kafka
-from tests.e2e.clients.java import missing
+from tests.e2e.beside_kafka import Asked, Brokers, ask, talk
 from tests.e2e.cluster_nodes import wait_until
 from tests.e2e.conftest import create_topic
-from tests.e2e.processes import Broker
 from tests.e2e.wire import (
     FETCH_VERSION,
     PRODUCE_VERSION,
     Wire,
     connect,
     fetch_frame,
-    frame,
     produce_frame,
 )
 
@@ -69,36 +66,6 @@ EARLIEST, LATEST = -2, -1
 TOPIC_RESOURCE = 2
 SET = 0
 TIMEOUT_MS = 30_000
-
-
-class Brokers(NamedTuple):
-    penstock: str
-    kafka: str
-
-
-@pytest.fixture(scope="module")
-def brokers(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
-    if missing():
-        pytest.skip(f"not installed: {', '.join(missing())}")
-    with apache_kafka(tmp_path_factory.mktemp("kafka")) as bootstrap:
-        yield Brokers(broker.bootstrap, bootstrap)
-
-
-class Asked(NamedTuple):
-    frame: bytes
-    key: ApiKey
-    version: int
-    has_answer: bool = True
-
-
-def ask(key: ApiKey, version: int, request: object) -> Asked:
-    return Asked(frame(key, version, request), key, version)
-
-
-def talk(wire: Wire, *conversation: Asked) -> list[Any]:
-    """The answers to requests that were sent in one write."""
-    wire.send(b"".join(asked.frame for asked in conversation))
-    return [wire.receive(asked.key, asked.version) for asked in conversation if asked.has_answer]
 
 
 def same_on_both(

@@ -1,5 +1,7 @@
 """Where things are in a partition: by time, at its ends, by term; and moving its start."""
 
+import asyncio
+
 from penstock.broker.leaderships import Leaderships
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import Offset, TopicName
@@ -15,6 +17,7 @@ class Offsets:
 
     def __init__(self, *, leaderships: Leaderships) -> None:
         self._leaderships = leaderships
+        self._deletions: set[asyncio.Task[Offset]] = set()
 
     async def find(
         self, topic: TopicName, partition: int, timestamp: int, *, term: int = -1
@@ -48,11 +51,30 @@ class Offsets:
         replica.check_epoch(term)
         return replica.end_offset_for_epoch(asked)
 
-    async def delete_before(self, topic: TopicName, partition: int, offset: int) -> Offset:
-        """Moves the start of a partition forward; returns where it is then."""
+    async def delete_before(
+        self, topic: TopicName, partition: int, offset: int, *, wait_s: float | None = None
+    ) -> Offset:
+        """Moves the start of a partition forward; returns where it is then.
+
+        The time bounds the wait for other replicas: what this one does alone is waited for. A
+        deletion that began goes on, whoever waits for it.
+        """
         # A node that stands alone may make room on a full disk, which cost it its office.
         replica = self._leaderships.replica(topic, partition)
         if not replica.config.cleanup_delete:
             detail = f"{topic} is compacted, its records can't be deleted by offset"
             raise Refused(Reason.POLICY_VIOLATION, detail)
-        return await replica.delete_records(offset)
+        deletion = asyncio.get_running_loop().create_task(replica.delete_records(offset))
+        self._deletions.add(deletion)
+        deletion.add_done_callback(self._deleted)
+        await asyncio.wait([deletion], timeout=None if replica.is_alone else wait_s)
+        if not deletion.done():
+            detail = f"{topic}-{partition} does not begin at {offset} yet"
+            raise Refused(Reason.REQUEST_TIMED_OUT, detail)
+        return deletion.result()
+
+    def _deleted(self, deletion: asyncio.Task[Offset]) -> None:
+        self._deletions.discard(deletion)
+        if not deletion.cancelled():
+            # Nobody may be there to hear what went wrong.
+            deletion.exception()

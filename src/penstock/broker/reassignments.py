@@ -9,6 +9,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Sequence
+from math import inf
 from typing import NamedTuple
 from uuid import UUID
 
@@ -77,11 +78,17 @@ class Reassignments:
         replicas: Sequence[int] | None,
         *,
         can_change_factor: bool = True,
+        wait_s: float = inf,
     ) -> None:
-        """Starts a move, or cancels one when no replicas are given; it goes on by itself."""
+        """Starts a move, or cancels one when no replicas are given; it goes on by itself.
+
+        Returns when all brokers have heard of it, or once it was decided and the time is up.
+        """
+        deadline = self._clock.monotonic() + wait_s
         move = Move(topic, partition, replicas, can_change_factor)
         end = await self._cluster.move(move)
-        await self._cluster.known_everywhere(end, EVERYWHERE_TIMEOUT_S)
+        left_s = max(0.0, deadline - self._clock.monotonic())
+        await self._cluster.known_everywhere(end, min(left_s, EVERYWHERE_TIMEOUT_S))
 
     def current(self) -> list[Moving]:
         """Every partition that has still to gain or to give up a replica."""
@@ -133,8 +140,11 @@ class Reassignments:
 
     # Leaderships
 
-    async def elect(self, topic: str, partition: int, timeout_s: float) -> None:
-        """Gives the partition's leadership to its first replica."""
+    async def elect(
+        self, topic: str, partition: int, timeout_s: float, *, is_unclean: bool = False
+    ) -> None:
+        """Gives the partition's leadership to its first replica; an unclean election only looks
+        whether there is a leader, since a group without one can't be given one."""
         known = self._cluster.topic(topic)
         if known is None or not 0 <= partition < known.partitions:
             detail = f"There is no partition {partition} of a topic '{topic}'."
@@ -142,9 +152,12 @@ class Reassignments:
         key = known.partition_id(partition)
         preferred = known.assignments[partition].replicas[0]
         leader = self._leader_of(key)
-        if leader == preferred:
-            detail = f"Broker {preferred} leads {topic}-{partition} already."
+        if leader == preferred or (is_unclean and leader is not None):
+            detail = f"Broker {leader} leads {topic}-{partition} already."
             raise Refused(Reason.ELECTION_NOT_NEEDED, detail)
+        if is_unclean:
+            detail = f"No replica of {topic}-{partition} can lead it without a majority."
+            raise Refused(Reason.ELIGIBLE_LEADERS_NOT_AVAILABLE, detail)
         if leader is None or not self._exchange.is_alive(preferred):
             detail = f"Broker {preferred} can't lead {topic}-{partition} at the moment."
             raise Refused(Reason.PREFERRED_LEADER_NOT_AVAILABLE, detail)

@@ -1,16 +1,17 @@
 """Makes, grows and deletes topics: one commit each, which every broker then carries out.
 
 A topic exists once it is committed; each broker makes its replicas when it hears of it. The answer
-waits until all living brokers have done so and the new partitions have leaders, within a bound:
-what is late comes later. When the only broker of a new partition is this one and its disk can't
-hold it, the change is taken back and the asker told why. A deletion is one commit too, and the
-files go afterwards.
+waits until all living brokers have done so and the new partitions have leaders, within a bound
+and never longer than its asker wants: what is late comes later. When the only broker of a new
+partition is this one and its disk can't hold it, the change is taken back and the asker told why. A
+deletion is one commit too, and the files go afterwards.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor
+from math import inf
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -149,15 +150,16 @@ class Topics:
     # Creating
 
     async def create(
-        self, wanted: Sequence[NewTopic], *, validate_only: bool = False
+        self, wanted: Sequence[NewTopic], *, validate_only: bool = False, wait_s: float = inf
     ) -> dict[str, Outcome]:
-        """One outcome per name; a topic's partitions are in use when this returns."""
+        """One outcome per name; a topic's partitions are in use when this returns, or the time is
+        up and they will be."""
         if validate_only:
             outcomes, _ = await self._cluster.create_topics(
                 wanted, abandoned=self._still_abandoned(), validate_only=True
             )
             return outcomes
-        task = self._start(self._create(wanted))
+        task = self._start(self._create(wanted, self._deadline(wait_s)))
         for new in wanted:
             self._creating.setdefault(new.name, task)
         # Shielded: a client that hangs up must not leave a topic half made.
@@ -195,13 +197,13 @@ class Topics:
             return topic
         return Refused(Reason.LEADER_NOT_AVAILABLE, f"Topic '{name}' is being made.")
 
-    async def _create(self, wanted: Sequence[NewTopic]) -> dict[str, Outcome]:
+    async def _create(self, wanted: Sequence[NewTopic], deadline: float) -> dict[str, Outcome]:
         task = asyncio.current_task()
         try:
             outcomes, offset = await self._cluster.create_topics(
                 wanted, abandoned=self._still_abandoned()
             )
-            return await self._made_everywhere(outcomes, {}, offset)
+            return await self._made_everywhere(outcomes, {}, offset, deadline)
         finally:
             for new in wanted:
                 if self._creating.get(new.name) is task:
@@ -220,19 +222,20 @@ class Topics:
     # Growing
 
     async def grow(
-        self, wanted: Sequence[Growth], *, validate_only: bool = False
+        self, wanted: Sequence[Growth], *, validate_only: bool = False, wait_s: float = inf
     ) -> dict[str, Outcome]:
-        """One outcome per name; the new partitions are in use when this returns."""
+        """One outcome per name; the new partitions are in use when this returns, or the time is up
+        and they will be."""
         if validate_only:
             outcomes, _ = await self._cluster.grow_topics(wanted, validate_only=True)
             return outcomes
-        return await asyncio.shield(self._start(self._grow(wanted)))
+        return await asyncio.shield(self._start(self._grow(wanted, self._deadline(wait_s))))
 
-    async def _grow(self, wanted: Sequence[Growth]) -> dict[str, Outcome]:
+    async def _grow(self, wanted: Sequence[Growth], deadline: float) -> dict[str, Outcome]:
         grown: dict[str, Grown] = {}
         outcomes, offset = await self._cluster.grow_topics(wanted, grown=grown)
         first = {name: each.first for name, each in grown.items()}
-        return await self._made_everywhere(outcomes, first, offset)
+        return await self._made_everywhere(outcomes, first, offset, deadline)
 
     # Waiting until a change is carried out
 
@@ -241,7 +244,11 @@ class Topics:
             self._leaders.topic_deleted(change.topic.topic_id)
 
     async def _made_everywhere(
-        self, outcomes: dict[str, Outcome], first: Mapping[str, int], offset: Offset
+        self,
+        outcomes: dict[str, Outcome],
+        first: Mapping[str, int],
+        offset: Offset,
+        deadline: float,
     ) -> dict[str, Outcome]:
         """The outcomes, once the new partitions, from `first` of each topic on, are in use."""
         topics = [outcome for outcome in outcomes.values() if isinstance(outcome, Topic)]
@@ -252,14 +259,14 @@ class Topics:
         if failed:
             await self._take_back(failed, first)
         made = [topic for topic in topics if topic.name not in failed]
-        await self._cluster.known_everywhere(offset, EVERYWHERE_TIMEOUT_S)
+        await self._cluster.known_everywhere(offset, self._left(deadline, EVERYWHERE_TIMEOUT_S))
         new = [
             key
             for topic in made
             if self._cluster.topic_by_id(topic.topic_id) is not None
             for key in topic.partition_ids(first.get(topic.name, 0))
         ]
-        await self._leaders.wait(new, LEADERS_TIMEOUT_S)
+        await self._leaders.wait(new, self._left(deadline, LEADERS_TIMEOUT_S))
         return {**outcomes, **{name: refused for name, (_, refused) in failed.items()}}
 
     def _failed_here(
@@ -288,21 +295,31 @@ class Topics:
 
     # Deleting
 
-    async def delete(self, chosen: Sequence[TopicName | TopicId]) -> list[Outcome]:
+    async def delete(
+        self, chosen: Sequence[TopicName | TopicId], *, wait_s: float = inf
+    ) -> list[Outcome]:
         """One outcome per choice; the files go in the background."""
         if not self._cluster.bool_setting("delete.topic.enable"):
             raise Refused(Reason.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
-        return await asyncio.shield(self._start(self._delete(chosen)))
+        return await asyncio.shield(self._start(self._delete(chosen, self._deadline(wait_s))))
 
-    async def _delete(self, chosen: Sequence[TopicName | TopicId]) -> list[Outcome]:
+    async def _delete(
+        self, chosen: Sequence[TopicName | TopicId], deadline: float
+    ) -> list[Outcome]:
         outcomes, offset = await self._cluster.delete_topics(chosen)
         topics = [outcome for outcome in outcomes if isinstance(outcome, Topic)]
         if topics:
             await self._replicas.settled(topic.topic_id for topic in topics)
-            await self._cluster.known_everywhere(offset, EVERYWHERE_TIMEOUT_S)
+            await self._cluster.known_everywhere(offset, self._left(deadline, EVERYWHERE_TIMEOUT_S))
         return outcomes
 
     # Inside
+
+    def _deadline(self, wait_s: float) -> float:
+        return self._clock.monotonic() + wait_s
+
+    def _left(self, deadline: float, bound_s: float) -> float:
+        return max(0.0, min(bound_s, deadline - self._clock.monotonic()))
 
     def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work)

@@ -34,6 +34,7 @@ class Reason(Enum):
     NOT_ENOUGH_REPLICAS_AFTER_APPEND = auto()
     OFFSET_NOT_AVAILABLE = auto()
     PREFERRED_LEADER_NOT_AVAILABLE = auto()
+    ELIGIBLE_LEADERS_NOT_AVAILABLE = auto()
     ELECTION_NOT_NEEDED = auto()
     NO_REASSIGNMENT_IN_PROGRESS = auto()
     # Brokers

@@ -230,8 +230,8 @@ class GroupMember(ABC):
         return self._node.membership.voters == {self.id}
 
     @property
-    def _is_alone(self) -> bool:
-        return self._node.membership.members == {self.id}
+    def is_alone(self) -> bool:
+        return self.membership.members == {self.id}
 
     @property
     def failing_because(self) -> OSError | None:

@@ -413,7 +413,7 @@ class Replica(GroupMember):
     def _may_shorten_alone(self) -> bool:
         """Whether nobody else need agree, and on a full disk nobody could: the agreement itself
         would have to be written first."""
-        return self._refusal is None and self._writer.failure is not None and self._is_alone
+        return self._refusal is None and self._writer.failure is not None and self.is_alone
 
     def _propose_start(self, offset: Offset) -> None:
         """Every replica's log begins there once the group agreed on it."""

@@ -7,9 +7,10 @@ import pytest
 
 from penstock.broker.offsets import Offsets, Position
 from penstock.model.errors import Reason, Refused
-from penstock.model.ids import LogIndex
+from penstock.model.ids import LogIndex, Offset
 from penstock.model.topic_config import TopicConfig
 from penstock.replication import replica as replica_module
+from penstock.replication.replica import Replica
 from tests.unit.broker.lone_leaderships import lone_leaderships
 from tests.unit.broker.partition_rig import running
 from tests.unit.replication.rig import (
@@ -72,6 +73,37 @@ def test_records_of_a_compacted_topic_are_not_deleted_by_offset(tmp_path: Path) 
             assert caught.value.reason is Reason.POLICY_VIOLATION
             node.partitions.set_config(TOPIC_ID, TopicConfig())
             assert await offsets.delete_before(TOPIC, 0, -1) == 1
+
+    run(scenario)
+
+
+def test_the_time_of_a_deletion_ends_the_waiting_and_not_the_deletion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        others_agree = asyncio.Event()
+        delete_records = Replica.delete_records
+
+        async def delete_late(replica: Replica, before: int) -> Offset:
+            await others_agree.wait()
+            return await delete_records(replica, before)
+
+        monkeypatch.setattr(Replica, "delete_records", delete_late)
+        monkeypatch.setattr(Replica, "is_alone", False)
+        async with running(tmp_path) as node:
+            replica = await node.replica()
+            for _ in range(4):
+                replica.append(batch(b"x"))
+            await replica.committed()
+            offsets = Offsets(leaderships=lone_leaderships(node.partitions))
+            for wait_s in (0.0, 0.001):
+                with pytest.raises(Refused) as caught:
+                    await offsets.delete_before(TOPIC, 0, 3, wait_s=wait_s)
+                assert caught.value.reason is Reason.REQUEST_TIMED_OUT
+            others_agree.set()
+            monkeypatch.setattr(Replica, "is_alone", True)
+            assert await offsets.delete_before(TOPIC, 0, 2, wait_s=0.0) == 3
+            assert replica.log_start_offset == 3
 
     run(scenario)
 

@@ -143,6 +143,20 @@ def announce(pairs: Pairs, topic: Topic, leader: int, term: int) -> None:
         node.exchange.leaders.learn(topic.partition_id(0), info)
 
 
+def test_an_unclean_election_is_needed_only_without_a_leader() -> None:
+    async def test(pairs: Pairs) -> None:
+        (first, moves), (second, _), _ = pairs
+        topic = await topic_on(first, [0, 1])
+        announce(pairs, topic, 1, 8)
+        healthy = moves.elect("t", 0, 5.0, is_unclean=True)
+        assert await reason(healthy) == Reason.ELECTION_NOT_NEEDED
+        second.metadata.is_up = False
+        orphan = moves.elect("t", 0, 5.0, is_unclean=True)
+        assert await reason(orphan) == Reason.ELIGIBLE_LEADERS_NOT_AVAILABLE
+
+    run(test)
+
+
 def test_leadership_goes_to_the_first_replica() -> None:
     async def test(pairs: Pairs) -> None:
         (first, moves), (second, _), _ = pairs

@@ -71,6 +71,28 @@ def test_the_answer_waits_for_the_others_and_for_leaders() -> None:
     run(test)
 
 
+def test_the_time_of_the_asker_ends_the_waiting_and_not_the_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(topics_module, "EVERYWHERE_TIMEOUT_S", 3_600)
+
+    async def test(nodes: Nodes) -> None:
+        topics, late = nodes[0].topics, nodes[2].metadata.feed
+        late.is_lagging = True
+        outcomes = await asyncio.wait_for(topics.create([new("t", 2)], wait_s=0.01), 60)
+        assert isinstance(outcomes["t"], Topic)
+        await asyncio.wait_for(topics.grow([Growth(name="t", partitions=3)], wait_s=0.01), 60)
+        assert [node.running() for node in nodes] == [{"t": 3}, {"t": 3}, {}]
+        late.is_lagging = False
+        await topics.create([new("next")])
+        assert nodes[2].running() == {"t": 3, "next": 1}
+        late.is_lagging = True
+        await asyncio.wait_for(topics.delete([TopicName("t")], wait_s=0.01), 60)
+        assert [node.running() for node in nodes[:2]] == [{"next": 1}] * 2
+
+    run(test)
+
+
 def test_a_node_that_is_no_broker_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A removed one still runs, and hears no more."""
     monkeypatch.setattr(topics_module, "EVERYWHERE_TIMEOUT_S", 3_600)

@@ -25,13 +25,21 @@ class MadeUpReassignments:
         self.refusals: dict[tuple[str, int], Reason] = {}
 
     async def reassign(
-        self, topic: str, partition: int, replicas: Sequence[int] | None, *, can_change_factor: bool
+        self,
+        topic: str,
+        partition: int,
+        replicas: Sequence[int] | None,
+        *,
+        can_change_factor: bool,
+        wait_s: float,
     ) -> None:
         self.asked.append((topic, partition, replicas, can_change_factor))
         self._answer(topic, partition)
 
-    async def elect(self, topic: str, partition: int, timeout_s: float) -> None:
-        self.asked.append((topic, partition, timeout_s))
+    async def elect(
+        self, topic: str, partition: int, timeout_s: float, *, is_unclean: bool
+    ) -> None:
+        self.asked.append((topic, partition, timeout_s, is_unclean))
         self._answer(topic, partition)
 
     def current(self) -> list[Moving]:

@@ -21,6 +21,7 @@ from penstock.protocol.kafka.messages.delete_topics import DeleteTopicsRequest, 
 from tests.unit.frontdoor.admin_world import World, each_version, in_world
 
 CREATE, DELETE, GROW = create_topics.API, delete_topics.API, create_partitions.API
+TIMEOUT_MS = 30_000
 
 
 def creatable(name: str, partitions: int = 1, factor: int = 1, **configs: str) -> CreatableTopic:
@@ -153,8 +154,9 @@ def test_a_full_disk_is_a_storage_error_for_each_topic() -> None:
 
 def doomed(version: int, *names: str) -> DeleteTopicsRequest:
     if version < 6:
-        return DeleteTopicsRequest(topic_names=list(names))
-    return DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in names])
+        return DeleteTopicsRequest(topic_names=list(names), timeout_ms=TIMEOUT_MS)
+    states = [DeleteTopicState(name=name) for name in names]
+    return DeleteTopicsRequest(topics=states, timeout_ms=TIMEOUT_MS)
 
 
 def test_topics_are_deleted_by_name_in_every_version() -> None:
@@ -188,7 +190,9 @@ def test_topics_are_deleted_by_id() -> None:
             DeleteTopicState(name="b", topic_id=b.topic_id),
             DeleteTopicState(name=None),
         ]
-        response = await world.ask(DELETE, 6, DeleteTopicsRequest(topics=states))
+        response = await world.ask(
+            DELETE, 6, DeleteTopicsRequest(topics=states, timeout_ms=TIMEOUT_MS)
+        )
         assert [(each.name, each.error_code) for each in response.responses] == [
             ("a", 0),
             ("a", ErrorCode.INVALID_REQUEST),
@@ -233,6 +237,12 @@ def growing(name: str, count: int, assignments: list[list[int]] | None = None) -
     return CreatePartitionsTopic(name=name, count=count, assignments=chosen)
 
 
+def growth(*topics: CreatePartitionsTopic, validate_only: bool = False) -> CreatePartitionsRequest:
+    return CreatePartitionsRequest(
+        topics=list(topics), timeout_ms=TIMEOUT_MS, validate_only=validate_only
+    )
+
+
 def test_every_topic_of_the_request_has_its_result() -> None:
     async def test(world: World, version: int) -> None:
         for name in ("a", "b", "c", "d"):
@@ -244,7 +254,7 @@ def test_every_topic_of_the_request_has_its_result() -> None:
             growing("none", 5),
             growing("d", 4, [[0], [0]]),
         ]
-        response = await world.ask(GROW, version, CreatePartitionsRequest(topics=topics))
+        response = await world.ask(GROW, version, growth(*topics))
         assert {each.name: each.error_code for each in response.results} == {
             "a": 0,
             "b": ErrorCode.INVALID_PARTITIONS,
@@ -262,9 +272,7 @@ def test_every_topic_of_the_request_has_its_result() -> None:
 def test_growth_can_be_checked_without_growing() -> None:
     async def test(world: World, version: int) -> None:
         await world.make("a", 2)
-        request = CreatePartitionsRequest(
-            topics=[growing("a", 3), growing("none", 3)], validate_only=True
-        )
+        request = growth(growing("a", 3), growing("none", 3), validate_only=True)
         response = await world.ask(GROW, version, request)
         assert [each.error_code for each in response.results] == [
             0,
@@ -285,7 +293,7 @@ def test_bad_assignments_of_new_partitions() -> None:
             growing("same", 2),
             growing("same", 3),
         ]
-        response = await world.ask(GROW, 3, CreatePartitionsRequest(topics=topics))
+        response = await world.ask(GROW, 3, growth(*topics))
         assert {each.name: each.error_code for each in response.results} == {
             "few": ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "elsewhere": ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -299,8 +307,32 @@ def test_a_growth_that_can_not_be_committed_is_a_storage_error() -> None:
     async def test(world: World) -> None:
         await world.make("a")
         world.node.host.is_disk_full = True
-        response = await world.ask(GROW, 3, CreatePartitionsRequest(topics=[growing("a", 3)]))
+        response = await world.ask(GROW, 3, growth(growing("a", 3)))
         assert response.results[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert world.node.served() == {"a": 1}
+
+    in_world(test)
+
+
+# Time
+
+
+def test_without_time_nothing_is_made_grown_or_deleted() -> None:
+    async def test(world: World) -> None:
+        await world.make("old")
+        for timeout_ms in (0, -1):
+            making, growing_it, deleting = (
+                CreateTopicsRequest(topics=[creatable("new")]),
+                growth(growing("old", 3)),
+                doomed(5, "old"),
+            )
+            making.timeout_ms = growing_it.timeout_ms = deleting.timeout_ms = timeout_ms
+            answers = [
+                *(await world.ask(CREATE, 7, making)).topics,
+                *(await world.ask(GROW, 3, growing_it)).results,
+                *(await world.ask(DELETE, 5, deleting)).responses,
+            ]
+            assert [each.error_code for each in answers] == [ErrorCode.REQUEST_TIMED_OUT] * 3
+        assert world.node.served() == {"old": 1}
 
     in_world(test)

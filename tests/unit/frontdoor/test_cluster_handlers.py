@@ -185,7 +185,7 @@ def test_preferred_leaders_are_elected(version: int) -> None:
     results = [(each.partition_id, each.error_code) for each in topic.partition_result]
     assert results == [(0, 0), (1, ErrorCode.ELECTION_NOT_NEEDED)]
     assert topic.partition_result[0].error_message is None
-    assert here.reassignments.asked == [(TOPIC, 0, 2.0), (TOPIC, 1, 2.0)]
+    assert here.reassignments.asked == [(TOPIC, 0, 2.0, False), (TOPIC, 1, 2.0, False)]
 
 
 def test_a_topic_that_is_named_again_and_again_costs_no_more_than_its_partitions() -> None:
@@ -224,12 +224,41 @@ def test_of_all_partitions_only_those_that_needed_it_are_told(version: int) -> N
     assert result.error_code == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
 
 
-def test_an_unclean_election_is_refused() -> None:
+def test_a_topic_whose_partitions_need_no_election_is_told_without_them() -> None:
+    here = world()
+    here.reassignments.refusals[TOPIC, 0] = Reason.ELECTION_NOT_NEEDED
+    here.reassignments.refusals[TOPIC, 1] = Reason.ELECTION_NOT_NEEDED
+    request = ElectLeadersRequest(topic_partitions=None)
+    (topic,) = here.ask(elect_leaders.API, 2, request).replica_election_results
+    assert (topic.topic, topic.partition_result) == (TOPIC, [])
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_election_may_be_unclean_but_of_no_other_kind(version: int) -> None:
     here = world()
     wanted = [TopicPartitions(topic=TOPIC, partitions=[0])]
-    request = ElectLeadersRequest(election_type=1, topic_partitions=wanted)
-    answer = here.ask(elect_leaders.API, 2, request)
+    request = ElectLeadersRequest(election_type=1, topic_partitions=wanted, timeout_ms=2_000)
+    assert here.ask(elect_leaders.API, version, request).error_code == ErrorCode.NONE
+    assert here.reassignments.asked == [(TOPIC, 0, 2.0, True)]
+    request.election_type = 2
+    answer = here.ask(elect_leaders.API, version, request)
     assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert len(here.reassignments.asked) == 1
+
+
+@pytest.mark.parametrize("timeout_ms", [-1, 0])
+def test_without_time_nobody_is_elected_or_moved(timeout_ms: int) -> None:
+    here = world()
+    wanted = [TopicPartitions(topic=TOPIC, partitions=[0])]
+    election = ElectLeadersRequest(topic_partitions=wanted, timeout_ms=timeout_ms)
+    elected = here.ask(elect_leaders.API, 2, election)
+    move = reassignment(ReassignablePartition(partition_index=0, replicas=[3]))
+    move.timeout_ms = timeout_ms
+    moved = here.ask(alter_partition_reassignments.API, 1, move)
+    assert elected.error_code == moved.error_code == ErrorCode.REQUEST_TIMED_OUT
+    (result,) = elected.replica_election_results[0].partition_result
+    (partition,) = moved.responses[0].partitions
+    assert result.error_code == partition.error_code == ErrorCode.REQUEST_TIMED_OUT
     assert here.reassignments.asked == []
 
 

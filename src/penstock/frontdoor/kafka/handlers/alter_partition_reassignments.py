@@ -1,11 +1,13 @@
 """AlterPartitionReassignments, versions 0 and 1: move replicas of partitions to other brokers.
 
 Answered when the move is decided; ListPartitionReassignments tells when it is over. No replicas
-(null) takes a move back. Version 1 may forbid that a partition gets more or fewer replicas.
+(null) takes a move back. Version 1 may forbid that a partition gets more or fewer replicas. Without
+time (`timeout_ms` of 0 or less) no move begins: REQUEST_TIMED_OUT.
 """
 
 from penstock.frontdoor.kafka.api import Api, Call
 from penstock.frontdoor.kafka.errors import error_code
+from penstock.frontdoor.kafka.time_limits import time_to_wait
 from penstock.model.errors import Reason, Refused
 from penstock.protocol.kafka.api_keys import ApiKey
 from penstock.protocol.kafka.error_codes import ErrorCode
@@ -21,13 +23,14 @@ from penstock.protocol.kafka.messages.alter_partition_reassignments import (
 async def handle(
     call: Call, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
+    deadline = call.services.clock.monotonic() + time_to_wait(request.timeout_ms)
     _check_once(request)
     can_change = request.allow_replication_factor_change
     topics = []
     for topic in request.topics:
         # One after the other: each is a change of the same metadata.
         results = [
-            await _reassign(call, topic.name, partition, can_change)
+            await _reassign(call, topic.name, partition, can_change, deadline)
             for partition in topic.partitions
         ]
         topics.append(ReassignableTopicResponse(name=topic.name, partitions=results))
@@ -47,12 +50,13 @@ def _check_once(request: AlterPartitionReassignmentsRequest) -> None:
 
 
 async def _reassign(
-    call: Call, topic: str, asked: ReassignablePartition, can_change: bool
+    call: Call, topic: str, asked: ReassignablePartition, can_change: bool, deadline: float
 ) -> ReassignablePartitionResponse:
     index = asked.partition_index
+    wait_s = deadline - call.services.clock.monotonic()
     try:
         await call.services.reassignments.reassign(
-            topic, index, asked.replicas, can_change_factor=can_change
+            topic, index, asked.replicas, can_change_factor=can_change, wait_s=wait_s
         )
     except Refused as refused:
         return _result(index, error_code(refused), refused.detail)
@@ -65,10 +69,28 @@ def _result(index: int, code: ErrorCode, message: str | None) -> ReassignablePar
     )
 
 
+def refuse(
+    call: Call, request: AlterPartitionReassignmentsRequest, code: ErrorCode
+) -> AlterPartitionReassignmentsResponse:
+    return AlterPartitionReassignmentsResponse(
+        error_code=code,
+        error_message=None,
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[_result(each.partition_index, code, None) for each in topic.partitions],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
 API = Api(
     key=ApiKey.ALTER_PARTITION_REASSIGNMENTS,
     versions=(0, 1),
     request=AlterPartitionReassignmentsRequest,
     response=AlterPartitionReassignmentsResponse,
     handle=handle,
+    refuse=refuse,
 )

@@ -1,7 +1,10 @@
 """CreatePartitions, versions 0 to 3: makes topics larger, one result per topic.
 
-Deviations: `timeout_ms` is not used, the answer comes when the partitions can be used; the broker's
-own topics keep their number of partitions, because what they hold is spread by it.
+Without time (`timeout_ms` of 0 or less) nothing is made: REQUEST_TIMED_OUT. Partitions that are
+being made will be made whatever the time, which only ends the wait until they can be used.
+
+Deviations: the broker's own topics keep their number of partitions, because what they hold is
+spread by it.
 """
 
 from collections.abc import Mapping
@@ -9,6 +12,7 @@ from collections.abc import Mapping
 from penstock.broker.topics import Growth, Outcome
 from penstock.frontdoor.kafka.api import Api, Call
 from penstock.frontdoor.kafka.errors import error_code
+from penstock.frontdoor.kafka.time_limits import time_to_wait
 from penstock.model.errors import Refused
 from penstock.protocol.kafka.api_keys import ApiKey
 from penstock.protocol.kafka.messages.create_partitions import (
@@ -20,10 +24,11 @@ from penstock.protocol.kafka.messages.create_partitions import (
 
 
 async def handle(call: Call, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    wait_s = time_to_wait(request.timeout_ms)
     wanted = [_growth(topic) for topic in request.topics]
     try:
         outcomes: Mapping[str, Outcome] = await call.services.topics.grow(
-            wanted, validate_only=request.validate_only
+            wanted, validate_only=request.validate_only, wait_s=wait_s
         )
     except Refused as refused:
         outcomes = {growth.name: refused for growth in wanted}

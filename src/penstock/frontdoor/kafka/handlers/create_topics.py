@@ -3,8 +3,11 @@
 Partitions and replication factor may be left to the broker's defaults (-1), or follow from a
 manual assignment. From version 5 on the answer tells the new topic's settings, from 7 on its id.
 
-Deviations: `timeout_ms` is not used, the answer comes when the topics can be used; the broker's own
-topics can't be made by clients; two names of one request that differ only in '.' and '_' collide.
+Without time (`timeout_ms` of 0 or less) nothing is made: REQUEST_TIMED_OUT. Topics that are being
+made will be made whatever the time, which only ends the wait until they can be used.
+
+Deviations: the broker's own topics can't be made by clients; two names of one request that differ
+only in '.' and '_' collide.
 """
 
 from collections import Counter
@@ -13,6 +16,7 @@ from collections.abc import Mapping
 from penstock.broker.topics import NewTopic, Outcome, Topic
 from penstock.frontdoor.kafka.api import Api, Call
 from penstock.frontdoor.kafka.errors import error_code
+from penstock.frontdoor.kafka.time_limits import time_to_wait
 from penstock.model.errors import Reason, Refused
 from penstock.protocol.kafka.api_keys import ApiKey
 from penstock.protocol.kafka.messages.create_topics import (
@@ -27,11 +31,12 @@ _FIRST_VERSION_WITH_CONFIGS = 5
 
 
 async def handle(call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    wait_s = time_to_wait(request.timeout_ms)
     refusals = _repeated_settings(request)
     wanted = [_new_topic(topic) for topic in request.topics if topic.name not in refusals]
     try:
         outcomes: Mapping[str, Outcome] = await call.services.topics.create(
-            wanted, validate_only=request.validate_only
+            wanted, validate_only=request.validate_only, wait_s=wait_s
         )
     except Refused as refused:
         outcomes = {new.name: refused for new in wanted}

@@ -1,14 +1,15 @@
 """DeleteRecords, versions 0 to 2: move the start of partitions forward.
 
 Offset -1 stands for the high watermark. The new start is durable when the answer leaves. A topic
-that is only compacted refuses with POLICY_VIOLATION, as Kafka does.
+that is only compacted refuses with POLICY_VIOLATION, as Kafka does. The time of a request ends the
+wait for other replicas (REQUEST_TIMED_OUT), never the deletion.
 """
 
 import asyncio
 
 from penstock.frontdoor.kafka.api import Api, Call
 from penstock.frontdoor.kafka.errors import error_code
-from penstock.model.errors import Reason, Refused
+from penstock.model.errors import Refused
 from penstock.model.ids import TopicName
 from penstock.protocol.kafka.api_keys import ApiKey
 from penstock.protocol.kafka.error_codes import ErrorCode
@@ -39,11 +40,8 @@ async def _delete(
     call: Call, topic: TopicName, asked: DeleteRecordsPartition, wait_s: float
 ) -> DeleteRecordsPartitionResult:
     index = asked.partition_index
-    deleting = call.services.offsets.delete_before(topic, index, asked.offset)
     try:
-        start = await asyncio.wait_for(deleting, wait_s)
-    except TimeoutError:
-        return _refused(index, error_code(Refused(Reason.REQUEST_TIMED_OUT)))
+        start = await call.services.offsets.delete_before(topic, index, asked.offset, wait_s=wait_s)
     except Refused as refused:
         return _refused(index, error_code(refused))
     return DeleteRecordsPartitionResult(partition_index=index, low_watermark=start)

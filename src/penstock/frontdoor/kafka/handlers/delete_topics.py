@@ -2,8 +2,10 @@
 
 A topic is gone for everyone when the answer leaves; its files follow in the background.
 
-Deviations: `timeout_ms` is not used, since nothing is waited for; the broker's own topics can't be
-deleted; answers keep the order of the request, where Kafka shuffles them.
+Without time (`timeout_ms` of 0 or less) nothing is deleted: REQUEST_TIMED_OUT.
+
+Deviations: the broker's own topics can't be deleted; answers keep the order of the request, where
+Kafka shuffles them.
 """
 
 from collections import Counter
@@ -13,6 +15,7 @@ from uuid import UUID
 from penstock.broker.topics import Outcome, Topic
 from penstock.frontdoor.kafka.api import Api, Call
 from penstock.frontdoor.kafka.errors import error_code
+from penstock.frontdoor.kafka.time_limits import time_to_wait
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import TopicId, TopicName
 from penstock.protocol.kafka.api_keys import ApiKey
@@ -33,6 +36,7 @@ class _Choice(NamedTuple):
 
 
 async def handle(call: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    wait_s = time_to_wait(request.timeout_ms)
     choices = _choices(call, request)
     times = Counter(choices)
     outcomes: dict[_Choice, Outcome] = {}
@@ -43,7 +47,7 @@ async def handle(call: Call, request: DeleteTopicsRequest) -> DeleteTopicsRespon
             good.append(choice)
         else:
             outcomes[choice] = Refused(Reason.INVALID_REQUEST, fault)
-    outcomes.update(zip(good, await _delete(call, good), strict=True))
+    outcomes.update(zip(good, await _delete(call, good, wait_s), strict=True))
     return DeleteTopicsResponse(responses=[_result(choice, outcomes[choice]) for choice in times])
 
 
@@ -63,13 +67,13 @@ def _fault_of(choice: _Choice, times: int) -> str | None:
     return None
 
 
-async def _delete(call: Call, choices: list[_Choice]) -> list[Outcome]:
+async def _delete(call: Call, choices: list[_Choice], wait_s: float) -> list[Outcome]:
     chosen = [
         TopicId(choice.topic_id) if choice.name is None else TopicName(choice.name)
         for choice in choices
     ]
     try:
-        return await call.services.topics.delete(chosen)
+        return await call.services.topics.delete(chosen, wait_s=wait_s)
     except Refused as refused:
         too_old = call.version < _FIRST_VERSION_WITH_DISABLED
         if refused.reason == Reason.TOPIC_DELETION_DISABLED and too_old:

@@ -1,10 +1,13 @@
 """ElectLeaders, versions 0 to 2: give partitions back to their preferred leaders.
 
-- Null asks for all partitions; those that the preferred leader has already are then left out.
-- Answered when the preferred replica leads, or when the time is up.
+- Null asks for all partitions; those that need no election are then left out, their topics not.
+- Answered when the preferred replica leads, or when the time is up (REQUEST_TIMED_OUT); the
+  election goes on. Without time (`timeout_ms` of 0 or less) nothing is begun.
+- An unclean election (from version 1 on) is not needed where there is a leader.
 
-Deviations: an unclean election (version 1) is refused with INVALID_REQUEST. A partition elects its
-leader by itself as soon as a majority is there, and without one nothing may lead it.
+Deviations: where there is none, an unclean election finds no eligible leader
+(ELIGIBLE_LEADERS_NOT_AVAILABLE). A partition elects its leader by itself as soon as a majority is
+there, and without one nothing may lead it.
 """
 
 import asyncio
@@ -12,6 +15,7 @@ from collections.abc import Iterable
 
 from penstock.frontdoor.kafka.api import Api, Call
 from penstock.frontdoor.kafka.errors import error_code
+from penstock.frontdoor.kafka.time_limits import time_to_wait
 from penstock.model.errors import Reason, Refused
 from penstock.protocol.kafka.api_keys import ApiKey
 from penstock.protocol.kafka.error_codes import ErrorCode
@@ -22,21 +26,21 @@ from penstock.protocol.kafka.messages.elect_leaders import (
     ReplicaElectionResult,
 )
 
-PREFERRED = 0
+PREFERRED, UNCLEAN = 0, 1
 # Elections that one request has under way at the same time.
 ELECTIONS_MAX = 32
 
 
 async def handle(call: Call, request: ElectLeadersRequest) -> ElectLeadersResponse:
-    if request.election_type != PREFERRED:
-        detail = "only preferred leaders can be elected: others elect themselves"
-        raise Refused(Reason.INVALID_REQUEST, detail)
+    if request.election_type not in (PREFERRED, UNCLEAN):
+        raise Refused(Reason.INVALID_REQUEST, f"no election has the type {request.election_type}")
+    timeout_s = time_to_wait(request.timeout_ms)
     wanted = _wanted(call, request)
-    timeout_s = max(0, request.timeout_ms) / 1000
+    is_unclean = request.election_type == UNCLEAN
     room = asyncio.Semaphore(ELECTIONS_MAX)
     pairs = [(topic, index) for topic, indexes in wanted.items() for index in indexes]
     results = await asyncio.gather(
-        *(_elect(call, topic, index, timeout_s, room) for topic, index in pairs)
+        *(_elect(call, topic, index, timeout_s, is_unclean, room) for topic, index in pairs)
     )
     by_topic: dict[str, list[PartitionResult]] = {topic: [] for topic in wanted}
     for (topic, _), result in zip(pairs, results, strict=True):
@@ -47,7 +51,6 @@ async def handle(call: Call, request: ElectLeadersRequest) -> ElectLeadersRespon
         replica_election_results=[
             ReplicaElectionResult(topic=topic, partition_result=results)
             for topic, results in by_topic.items()
-            if results
         ]
     )
 
@@ -63,11 +66,16 @@ def _wanted(call: Call, request: ElectLeadersRequest) -> dict[str, Iterable[int]
 
 
 async def _elect(
-    call: Call, topic: str, index: int, timeout_s: float, room: asyncio.Semaphore
+    call: Call,
+    topic: str,
+    index: int,
+    timeout_s: float,
+    is_unclean: bool,
+    room: asyncio.Semaphore,
 ) -> PartitionResult:
     try:
         async with room:
-            await call.services.reassignments.elect(topic, index, timeout_s)
+            await call.services.reassignments.elect(topic, index, timeout_s, is_unclean=is_unclean)
     except Refused as refused:
         return _result(index, error_code(refused), refused.detail)
     return _result(index, ErrorCode.NONE, None)

@@ -1,0 +1,60 @@
+"""The same requests to us and to Apache Kafka: what a test says to both, and how."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from penstock.protocol.kafka.api_keys import ApiKey
+from tests.e2e.cluster_nodes import wait_until
+from tests.e2e.topics import create_topic
+from tests.e2e.wire import Wire, connect, frame
+
+RECORDS = 5
+LEADER_TIMEOUT_S = 60.0
+
+
+class Brokers(NamedTuple):
+    """The addresses of both."""
+
+    penstock: str
+    kafka: str
+
+
+class Asked(NamedTuple):
+    frame: bytes
+    key: ApiKey
+    version: int
+    has_answer: bool = True
+
+
+def ask(key: ApiKey, version: int, request: object) -> Asked:
+    return Asked(frame(key, version, request), key, version)
+
+
+def talk(wire: Wire, *conversation: Asked) -> list[Any]:
+    """The answers to requests that were sent in one write."""
+    wire.send(b"".join(asked.frame for asked in conversation))
+    return [wire.receive(asked.key, asked.version) for asked in conversation if asked.has_answer]
+
+
+def say(bootstrap: str, key: ApiKey, version: int, request: object) -> Any:
+    """The answer to one request, on a connection of its own."""
+    with connect(bootstrap) as wire:
+        return talk(wire, ask(key, version, request))[0]
+
+
+def on_both(brokers: Brokers, converse: Callable[[str, str], Any], **configs: str) -> Any:
+    """What a conversation about a topic with five records comes to; on both the same."""
+    ours, theirs = (converse(address, filled_topic(address, **configs)) for address in brokers)
+    assert ours == theirs
+    return ours
+
+
+def filled_topic(bootstrap: str, **configs: str) -> str:
+    topic = create_topic(bootstrap, **configs)
+    with connect(bootstrap) as wire:
+        for _ in range(RECORDS):
+            # The leader of a new topic may not serve yet.
+            wait_until(
+                "a leader", lambda: wire.produce(topic, b"value").error_code == 0, LEADER_TIMEOUT_S
+            )
+    return topic
