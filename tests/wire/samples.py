@@ -29,6 +29,16 @@ MESSAGE_VERSIONS: list[tuple[type, int]] = [
     for message in MESSAGES
     for version in range(schema_of(message).versions[0], schema_of(message).versions[1] + 1)
 ]
+KIO_DATES = frozenset({"issue_timestamp_ms", "expiry_timestamp_ms", "max_timestamp_ms"})
+KIO_DURATIONS = frozenset(
+    {
+        "retention_time_ms",
+        "session_lifetime_ms",
+        "max_lifetime_ms",
+        "renew_period_ms",
+        "expiry_time_period_ms",
+    }
+)
 WORDS = ("", "a", "topic", "größe", "日本", "🚰", "x" * 126, "y" * 127, "z" * 300)
 
 
@@ -63,8 +73,11 @@ def sample_value(field: Field, version: int, rng: random.Random) -> object:
     if field.name == "log_append_time_ms":
         # The oracle holds this one as a date of whole seconds.
         return rng.choice((-1, rng.randrange(2**31) * 1000))
-    if field.name == "retention_time_ms":
-        # And this one as a duration, which ends before 64 bits of milliseconds do.
+    if field.name in KIO_DATES:
+        # And these too, but never as none.
+        return rng.randrange(2**31) * 1000
+    if field.name in KIO_DURATIONS:
+        # And these as durations, which end before 64 bits of milliseconds do.
         return rng.choice((-1, rng.randrange(2**40)))
     return sample_scalar(field.kind, rng)
 

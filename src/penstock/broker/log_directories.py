@@ -46,9 +46,13 @@ class LogDirectories:
         executor: Executor,
     ) -> None:
         self._partitions = partitions
-        self._directory = directory
+        self._directory = directory.absolute()
         self._disk_usage = disk_usage
         self._executor = executor
+
+    @property
+    def path(self) -> str:
+        return str(self._directory)
 
     async def describe(self, wanted: Collection[TopicPartition] | None) -> list[LogDirectory]:
         """The given partitions, or all. A stopped one stands apart, so that it shows as damaged."""
@@ -56,12 +60,12 @@ class LogDirectories:
         try:
             usage = await loop.run_in_executor(self._executor, self._disk_usage, self._directory)
         except OSError:
-            return [LogDirectory(path=str(self._directory), is_damaged=True, topics={})]
+            return [LogDirectory(path=self.path, is_damaged=True, topics={})]
         chosen = self._chosen(wanted)
         healthy = [replica for replica in chosen if replica.stopped_because is None]
         stopped = [replica for replica in chosen if replica.stopped_because is not None]
         whole = LogDirectory(
-            path=str(self._directory),
+            path=self.path,
             is_damaged=False,
             topics=_by_topic(healthy),
             total_bytes=usage.total,

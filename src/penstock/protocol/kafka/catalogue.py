@@ -8,18 +8,29 @@ from penstock.protocol.kafka.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
+from penstock.protocol.kafka.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+)
 from penstock.protocol.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from penstock.protocol.kafka.messages.create_acls import CreateAclsRequest, CreateAclsResponse
+from penstock.protocol.kafka.messages.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
 from penstock.protocol.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
 )
 from penstock.protocol.kafka.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from penstock.protocol.kafka.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from penstock.protocol.kafka.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from penstock.protocol.kafka.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,
 )
 from penstock.protocol.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from penstock.protocol.kafka.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from penstock.protocol.kafka.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -27,6 +38,10 @@ from penstock.protocol.kafka.messages.describe_cluster import (
 from penstock.protocol.kafka.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
+)
+from penstock.protocol.kafka.messages.describe_delegation_token import (
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
 )
 from penstock.protocol.kafka.messages.describe_groups import (
     DescribeGroupsRequest,
@@ -48,7 +63,15 @@ from penstock.protocol.kafka.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
+from penstock.protocol.kafka.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
 from penstock.protocol.kafka.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from penstock.protocol.kafka.messages.expire_delegation_token import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+)
 from penstock.protocol.kafka.messages.fetch import FetchRequest, FetchResponse
 from penstock.protocol.kafka.messages.find_coordinator import (
     FindCoordinatorRequest,
@@ -65,6 +88,10 @@ from penstock.protocol.kafka.messages.init_producer_id import (
 )
 from penstock.protocol.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from penstock.protocol.kafka.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from penstock.protocol.kafka.messages.list_config_resources import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
 from penstock.protocol.kafka.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from penstock.protocol.kafka.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from penstock.protocol.kafka.messages.list_partition_reassignments import (
@@ -80,6 +107,18 @@ from penstock.protocol.kafka.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
 )
 from penstock.protocol.kafka.messages.produce import ProduceRequest, ProduceResponse
+from penstock.protocol.kafka.messages.renew_delegation_token import (
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
+from penstock.protocol.kafka.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from penstock.protocol.kafka.messages.sasl_handshake import (
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 from penstock.protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from penstock.protocol.kafka.messages.unregister_broker import (
     UnregisterBrokerRequest,
@@ -106,6 +145,7 @@ EXCHANGES: dict[ApiKey, Exchange] = {
     ApiKey.SYNC_GROUP: Exchange(SyncGroupRequest, SyncGroupResponse),
     ApiKey.DESCRIBE_GROUPS: Exchange(DescribeGroupsRequest, DescribeGroupsResponse),
     ApiKey.LIST_GROUPS: Exchange(ListGroupsRequest, ListGroupsResponse),
+    ApiKey.SASL_HANDSHAKE: Exchange(SaslHandshakeRequest, SaslHandshakeResponse),
     ApiKey.API_VERSIONS: Exchange(ApiVersionsRequest, ApiVersionsResponse),
     ApiKey.CREATE_TOPICS: Exchange(CreateTopicsRequest, CreateTopicsResponse),
     ApiKey.DELETE_TOPICS: Exchange(DeleteTopicsRequest, DeleteTopicsResponse),
@@ -114,10 +154,29 @@ EXCHANGES: dict[ApiKey, Exchange] = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Exchange(
         OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
     ),
+    ApiKey.DESCRIBE_ACLS: Exchange(DescribeAclsRequest, DescribeAclsResponse),
+    ApiKey.CREATE_ACLS: Exchange(CreateAclsRequest, CreateAclsResponse),
+    ApiKey.DELETE_ACLS: Exchange(DeleteAclsRequest, DeleteAclsResponse),
     ApiKey.DESCRIBE_CONFIGS: Exchange(DescribeConfigsRequest, DescribeConfigsResponse),
     ApiKey.ALTER_CONFIGS: Exchange(AlterConfigsRequest, AlterConfigsResponse),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: Exchange(
+        AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
+    ),
     ApiKey.DESCRIBE_LOG_DIRS: Exchange(DescribeLogDirsRequest, DescribeLogDirsResponse),
+    ApiKey.SASL_AUTHENTICATE: Exchange(SaslAuthenticateRequest, SaslAuthenticateResponse),
     ApiKey.CREATE_PARTITIONS: Exchange(CreatePartitionsRequest, CreatePartitionsResponse),
+    ApiKey.CREATE_DELEGATION_TOKEN: Exchange(
+        CreateDelegationTokenRequest, CreateDelegationTokenResponse
+    ),
+    ApiKey.RENEW_DELEGATION_TOKEN: Exchange(
+        RenewDelegationTokenRequest, RenewDelegationTokenResponse
+    ),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: Exchange(
+        ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
+    ),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: Exchange(
+        DescribeDelegationTokenRequest, DescribeDelegationTokenResponse
+    ),
     ApiKey.DELETE_GROUPS: Exchange(DeleteGroupsRequest, DeleteGroupsResponse),
     ApiKey.ELECT_LEADERS: Exchange(ElectLeadersRequest, ElectLeadersResponse),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Exchange(
@@ -130,10 +189,14 @@ EXCHANGES: dict[ApiKey, Exchange] = {
         ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
     ),
     ApiKey.OFFSET_DELETE: Exchange(OffsetDeleteRequest, OffsetDeleteResponse),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Exchange(
+        DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse
+    ),
     ApiKey.DESCRIBE_QUORUM: Exchange(DescribeQuorumRequest, DescribeQuorumResponse),
     ApiKey.DESCRIBE_CLUSTER: Exchange(DescribeClusterRequest, DescribeClusterResponse),
     ApiKey.DESCRIBE_PRODUCERS: Exchange(DescribeProducersRequest, DescribeProducersResponse),
     ApiKey.UNREGISTER_BROKER: Exchange(UnregisterBrokerRequest, UnregisterBrokerResponse),
+    ApiKey.LIST_CONFIG_RESOURCES: Exchange(ListConfigResourcesRequest, ListConfigResourcesResponse),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Exchange(
         DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
     ),
