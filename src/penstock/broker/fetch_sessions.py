@@ -163,6 +163,7 @@ class FetchSessions:
             session_id = self._choose_id(SESSION_ID_MAX)
         for fetched in results:
             _remember(fetched)
+        reader.remembers_names = True
         session = FetchSession(session_id, reader, uses_topic_ids)
         self._sessions[session_id] = session
         self.partition_count += len(reader)

@@ -184,9 +184,13 @@ class Leaderships:
 
     # Replicas on this node
 
-    def lead(self, topic: TopicName, partition: int) -> Replica:
-        """The partition's replica, if this broker leads it."""
+    def lead(self, topic: TopicName, partition: int, term: int = -1) -> Replica:
+        """The partition's replica, if this broker leads it, in that term if one is given."""
         replica = self.replica(topic, partition)
+        if term != -1:
+            # Before the leadership, as on Kafka: who knows of a newer term knows a newer leader.
+            replica.check_running()
+            replica.check_epoch(term)
         replica.check_leader()
         return replica
 

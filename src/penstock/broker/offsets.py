@@ -23,9 +23,7 @@ class Offsets:
         self, topic: TopicName, partition: int, timestamp: int, *, term: int = -1
     ) -> FoundOffset:
         """The first record at or after a time, or a `Position`; -1 where there is none."""
-        replica = self._leaderships.lead(topic, partition)
-        replica.check_epoch(term)
-        return await replica.list_offset(timestamp)
+        return await self._leaderships.lead(topic, partition, term).list_offset(timestamp)
 
     async def find_several(
         self, topic: TopicName, partition: int, timestamp: int, count_max: int
@@ -47,9 +45,7 @@ class Offsets:
         self, topic: TopicName, partition: int, asked: int, *, term: int = -1
     ) -> tuple[int, int]:
         """The newest term not after the one asked for, and the offset at which it ended."""
-        replica = self._leaderships.lead(topic, partition)
-        replica.check_epoch(term)
-        return replica.end_offset_for_epoch(asked)
+        return self._leaderships.lead(topic, partition, term).end_offset_for_epoch(asked)
 
     async def delete_before(
         self, topic: TopicName, partition: int, offset: int, *, wait_s: float | None = None

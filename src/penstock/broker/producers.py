@@ -79,7 +79,8 @@ class Producers:
         self._reserve = await self._cluster.allocate_producer_ids()
 
     def describe(self, topic: TopicName, partition: int) -> list[tuple[int, Producer]]:
-        return list(self._leaderships.lead(topic, partition).producers())
+        """Every replica knows them; only some may be newer on the leader."""
+        return list(self._leaderships.replica(topic, partition).producers())
 
 
 def _note_failure(fetched: asyncio.Task[None]) -> None:

@@ -31,6 +31,7 @@ class Wanted:
         "bytes_max",
         "key",
         "last_fetched_term",
+        "name",
         "offset",
         "partition",
         "replica",
@@ -61,6 +62,8 @@ class Wanted:
         self.term = term
         self.last_fetched_term = last_fetched_term
         self.key = partition_key(topic, topic_id, partition)
+        # Of a topic that is asked for by its id, once it was found.
+        self.name: TopicName | None = None
         self.sent_high_watermark = -1
         self.sent_log_start_offset = -1
         # The replica that it hears from.
@@ -127,7 +130,7 @@ class Waiting(Protocol):
 class Reader:
     """The partitions of one consumer, and which of them may have news."""
 
-    __slots__ = ("_news", "_partitions", "_wanted", "waiting")
+    __slots__ = ("_news", "_partitions", "_wanted", "remembers_names", "waiting")
 
     def __init__(self, partitions: Partitions, wanted: Iterable[Wanted] = ()) -> None:
         self._partitions = partitions
@@ -135,6 +138,8 @@ class Reader:
         # To be looked at, those first that had their turn longest ago.
         self._news: dict[Wanted, None] = {}
         self.waiting: Waiting | None = None
+        # Whether the consumer of a topic that went away hears what became of its name.
+        self.remembers_names = False
         for one in wanted:
             self.want(one)
 
@@ -175,7 +180,20 @@ class Reader:
     def find(self, wanted: Wanted) -> Replica:
         if wanted.topic_id == NO_TOPIC_ID:
             return self._partitions.get(wanted.topic, wanted.partition)
-        return self._partitions.get_by_id(wanted.topic_id, wanted.partition)
+        try:
+            replica = self._partitions.get_by_id(wanted.topic_id, wanted.partition)
+        except Refused as refused:
+            if refused.reason is Reason.UNKNOWN_TOPIC_ID and self.remembers_names:
+                self._check_name(wanted)
+            raise
+        wanted.name = replica.partition.topic
+        return replica
+
+    def _check_name(self, wanted: Wanted) -> None:
+        if wanted.name is not None:
+            self._partitions.get(wanted.name, wanted.partition)
+            detail = f"{wanted.name} was deleted and made again"
+            raise Refused(Reason.INCONSISTENT_TOPIC_ID, detail)
 
     def looked(self, fetched: Fetched) -> None:
         """Decides whether a partition has to be looked at again before it says so itself."""

@@ -54,6 +54,10 @@ class FakeReplica:
     def set_wanted(self, voters: Sequence[ReplicaId], learners: Sequence[ReplicaId] = ()) -> None:
         self.wanted = list(voters)
 
+    def check_running(self) -> None:
+        if self.stopped_because is not None:
+            raise Refused(Reason.STORAGE_ERROR)
+
     def transfer(self, node: int) -> None:
         self.transfers.append(node)
 

@@ -331,6 +331,32 @@ def test_a_session_goes_on_with_what_is_new(tmp_path: Path) -> None:
     run(scenario)
 
 
+def test_a_session_hears_what_became_of_a_topic_that_is_gone(tmp_path: Path) -> None:
+    """Only a session does: others are told that they ask for an id that nobody knows."""
+
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            await write(await node.replica(), b"a")
+            consumer, new_id = Consumer(node), TopicId(UUID(int=78))
+
+            def old() -> Wanted:
+                return Wanted(TopicName(""), TOPIC_ID, 0, offset=1, bytes_max=1_000)
+
+            answer = await consumer.get(old(), step=SessionStep(NO_SESSION, INITIAL_EPOCH, True))
+            session_id = answer.session_id
+
+            async def heard(epoch: int) -> object:
+                return contents(await consumer.get(step=SessionStep(session_id, epoch, True)))
+
+            await node.partitions.retire_topic(TOPIC_ID)
+            assert await heard(1) == [Reason.UNKNOWN_TOPIC_OR_PARTITION]
+            await node.replica(topic_id=new_id)
+            assert await heard(2) == [Reason.INCONSISTENT_TOPIC_ID]
+            assert contents(await consumer.get(old())) == [Reason.UNKNOWN_TOPIC_ID]
+
+    run(scenario)
+
+
 def test_an_overtaken_long_poll_is_refused(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as node:

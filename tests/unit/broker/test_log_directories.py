@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Collection
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 from penstock.broker.log_directories import LogDirectories, LogDirectory
 from penstock.broker.topics import NewTopic
@@ -40,6 +41,16 @@ def test_all_partitions_with_their_sizes() -> None:
     assert (whole.path, whole.is_damaged) == ("/data", False)
     assert (whole.total_bytes, whole.usable_bytes) == (1000, 400)
     assert whole.topics == {"t": [(0, 100), (1, 101)]}
+
+
+def test_the_path_is_absolute_wherever_the_node_was_started() -> None:
+    directories = LogDirectories(
+        partitions=cast("Any", None),
+        directory=Path("data"),
+        disk_usage=cast("Any", None),
+        executor=AtOnce(),
+    )
+    assert directories.path == str(Path.cwd() / "data")
 
 
 def test_only_the_partitions_asked_for() -> None:

@@ -43,6 +43,31 @@ def test_positions_by_name_by_time_and_by_term(tmp_path: Path) -> None:
     run(scenario)
 
 
+def test_the_term_is_checked_before_the_leadership(tmp_path: Path) -> None:
+    """A client that knows of a newer term is not sent back to look for the leader it knows."""
+
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            replica = await node.replica()
+            offsets = Offsets(leaderships=lone_leaderships(node.partitions))
+            replica.is_leader = replica.is_settled = False
+            reasons = {
+                1: Reason.UNKNOWN_LEADER_EPOCH,
+                0: Reason.NOT_LEADER_OR_FOLLOWER,
+                -1: Reason.FENCED_LEADER_EPOCH,
+            }
+            for ahead, reason in reasons.items():
+                term = replica.term + ahead
+                with pytest.raises(Refused) as caught:
+                    await offsets.find(TOPIC, 0, Position.LATEST, term=term)
+                assert caught.value.reason is reason
+                with pytest.raises(Refused) as caught:
+                    offsets.end_of_term(TOPIC, 0, 0, term=term)
+                assert caught.value.reason is reason
+
+    run(scenario)
+
+
 def test_the_oldest_clients_get_a_list_of_offsets(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as node:

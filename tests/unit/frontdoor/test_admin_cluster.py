@@ -1,15 +1,22 @@
-"""DescribeCluster, DescribeLogDirs and DescribeTopicPartitions in every version."""
+"""Answers about the brokers, their directories and their partitions, in every version."""
 
 from typing import Any
 
 import pytest
 
 from penstock.frontdoor.kafka.handlers import (
+    alter_replica_log_dirs,
     describe_cluster,
     describe_log_dirs,
     describe_topic_partitions,
+    list_config_resources,
 )
 from penstock.protocol.kafka.error_codes import ErrorCode
+from penstock.protocol.kafka.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from penstock.protocol.kafka.messages.describe_cluster import DescribeClusterRequest
 from penstock.protocol.kafka.messages.describe_log_dirs import (
     DescribableLogDirTopic,
@@ -20,10 +27,12 @@ from penstock.protocol.kafka.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
+from penstock.protocol.kafka.messages.list_config_resources import ListConfigResourcesRequest
 from tests.unit.frontdoor.admin_world import World, each_version, in_world
 
 CLUSTER, LOG_DIRS = describe_cluster.API, describe_log_dirs.API
 PARTITIONS = describe_topic_partitions.API
+MOVE, RESOURCES = alter_replica_log_dirs.API, list_config_resources.API
 
 
 def test_the_cluster_in_every_version() -> None:
@@ -94,6 +103,53 @@ def test_log_directories_of_some_partitions_with_one_damaged() -> None:
         assert [p.partition_index for p in damaged.topics[0].partitions] == [2]
 
     each_version(LOG_DIRS, test)
+
+
+def test_replicas_can_be_moved_only_to_the_one_directory() -> None:
+    async def test(world: World, version: int) -> None:
+        await world.make("a", 2)
+
+        async def moved(*paths: str) -> Any:
+            topics = [
+                AlterReplicaLogDirTopic(name="a", partitions=[0, 9]),
+                AlterReplicaLogDirTopic(name="none", partitions=[0]),
+            ]
+            dirs = [AlterReplicaLogDir(path=path, topics=topics) for path in paths]
+            response = await world.ask(MOVE, version, AlterReplicaLogDirsRequest(dirs=dirs))
+            return [
+                (topic.topic_name, each.partition_index, each.error_code)
+                for topic in response.results
+                for each in topic.partitions
+            ]
+
+        missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        stays = [("a", 0, 0), ("a", 9, missing), ("none", 0, missing)]
+        assert await moved("/data") == await moved("/other", "/data") == stays
+        assert {code for *_, code in await moved("/other")} == {ErrorCode.LOG_DIR_NOT_FOUND}
+        world.damage("a", 0)
+        assert (await moved("/data"))[0] == ("a", 0, ErrorCode.KAFKA_STORAGE_ERROR)
+
+    each_version(MOVE, test)
+
+
+def test_resources_that_have_settings() -> None:
+    async def test(world: World) -> None:
+        await world.make("a")
+
+        async def named(*types: int, version: int = 1) -> Any:
+            request = ListConfigResourcesRequest(resource_types=list(types))
+            response = await world.ask(RESOURCES, version, request)
+            assert response.error_code == 0
+            return [(each.resource_type, each.resource_name) for each in response.config_resources]
+
+        assert await named() == [(2, "a"), (4, "0"), (8, "0")]
+        assert await named(2, 16, 32, 2) == [(2, "a")]
+        assert await named(version=0) == []
+        request = ListConfigResourcesRequest(resource_types=[2, 3])
+        response = await world.ask(RESOURCES, 1, request)
+        assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+
+    in_world(test)
 
 
 def page(*names: str, limit: int = 2000, after: tuple[str, int] | None = None) -> Any:

@@ -477,6 +477,29 @@ def test_every_version_of_list_offsets(tmp_path: Path, version: int) -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("version", range(12))
+def test_a_partition_that_is_named_twice_is_told_once(tmp_path: Path, version: int) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            await node.create(TOPIC, TOPIC_ID, [0, 1], TopicConfig())
+
+            def asked(*indexes: int) -> ListOffsetsTopic:
+                partitions = [
+                    ListOffsetsPartition(partition_index=index, timestamp=-1) for index in indexes
+                ]
+                return ListOffsetsTopic(name=TOPIC, partitions=partitions)
+
+            for topics in ([asked(1, 0, 1)], [asked(1), asked(0), asked(1)]):
+                request = ListOffsetsRequest(topics=topics)
+                response = await Door(node).ask(list_offsets.API, version, request)
+                (topic,) = response.topics
+                codes = {each.partition_index: each.error_code for each in topic.partitions}
+                assert len(topic.partitions) == 2
+                assert codes == {0: 0, 1: ErrorCode.INVALID_REQUEST}
+
+    run(scenario)
+
+
 def test_where_an_epoch_ended(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as node:
@@ -518,6 +541,13 @@ def test_producers_get_ids_and_are_described(tmp_path: Path) -> None:
             known, missing = response.topics[0].partitions
             assert [state.last_sequence for state in known.active_producers] == [3]
             assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            replica.is_leader = replica.is_settled = False
+            response = await door.ask(describe_producers.API, 0, request)
+            known, _ = response.topics[0].partitions
+            assert len(known.active_producers) == 1, "followers know them too"
+            request.topics[0].name = "no name"
+            response = await door.ask(describe_producers.API, 0, request)
+            assert response.topics[0].partitions[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
     run(scenario)
 

@@ -1,9 +1,11 @@
 """DescribeProducers, version 0: the idempotent producers that a partition remembers.
 
-There are no transactions yet, so no producer has a coordinator's epoch or an open transaction.
+Any broker that holds a replica answers, as on Kafka; followers may be a little behind. There are
+no transactions yet, so no producer has a coordinator's epoch or an open transaction.
 """
 
 from penstock.broker.producers import Producer, Producers
+from penstock.broker.topics import check_topic_name
 from penstock.frontdoor.kafka.api import Api, Call
 from penstock.frontdoor.kafka.errors import error_code
 from penstock.model.errors import Refused
@@ -38,6 +40,7 @@ def handle(call: Call, request: DescribeProducersRequest) -> DescribeProducersRe
 
 def _describe(producers: Producers, topic: TopicName, index: int) -> PartitionResponse:
     try:
+        check_topic_name(topic)
         known = producers.describe(topic, index)
     except Refused as refused:
         return PartitionResponse(

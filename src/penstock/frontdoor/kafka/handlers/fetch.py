@@ -3,7 +3,9 @@
 - The records of an answer are ranges of segment files, sent without passing through Python.
 - An offset inside a batch returns the whole batch; the client skips what it has.
 - Versions below 4 get their records in the formats 0 and 1; zstd needs version 10.
-- Incremental sessions exist from version 7 on (KIP-227), topic ids from 13 on.
+- Incremental sessions exist from version 7 on (KIP-227), topic ids from 13 on. An id that nobody
+  knows is UNKNOWN_TOPIC_ID; that of a topic which a session has read and which is gone is
+  UNKNOWN_TOPIC_OR_PARTITION, and INCONSISTENT_TOPIC_ID once there is another topic of its name.
 - The last stable offset is the high watermark, since there are no transactions yet; for
   read_committed the list of aborted ones is empty.
 - From version 16 on, whoever asks the wrong broker is told the right one (KIP-951).

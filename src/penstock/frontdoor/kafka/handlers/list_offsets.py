@@ -6,11 +6,14 @@
   there is no such storage.
 - A leader that has not committed anything in its term does not know the high watermark yet, and
   says so: OFFSET_NOT_AVAILABLE, before version 5 LEADER_NOT_AVAILABLE (KIP-207).
+- A partition that is named more than once is told once, as INVALID_REQUEST.
+- The leader epoch of a request is checked before the leadership.
 - Version 0 answers with a list of offsets before a time, as old clients expect it.
 - Both isolation levels see the same, since there are no transactions yet.
 """
 
 import asyncio
+from typing import TypeAlias
 
 from penstock.broker.offsets import Offsets, Position
 from penstock.frontdoor.kafka.api import Api, Call
@@ -24,9 +27,10 @@ from penstock.protocol.kafka.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
-    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
+
+Asked: TypeAlias = ListOffsetsPartition | None
 
 FIRST_NOT_AVAILABLE_VERSION = 5
 _FIRST_VERSIONS = {
@@ -38,23 +42,36 @@ _FIRST_VERSIONS = {
 
 
 async def handle(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    topics = [_answer_topic(call, topic) for topic in request.topics]
+    topics = [_answer_topic(call, *topic) for topic in _by_partition(request).items()]
     return ListOffsetsResponse(topics=await asyncio.gather(*topics))
 
 
-async def _answer_topic(call: Call, topic: ListOffsetsTopic) -> ListOffsetsTopicResponse:
+def _by_partition(request: ListOffsetsRequest) -> dict[str, dict[int, Asked]]:
+    """What is asked of each partition; None of one that is named more than once."""
+    topics: dict[str, dict[int, Asked]] = {}
+    for topic in request.topics:
+        asked = topics.setdefault(topic.name, {})
+        for partition in topic.partitions:
+            index = partition.partition_index
+            asked[index] = None if index in asked else partition
+    return topics
+
+
+async def _answer_topic(
+    call: Call, name: str, partitions: dict[int, Asked]
+) -> ListOffsetsTopicResponse:
     answers = []
-    for partition in topic.partitions:
+    for index, asked in partitions.items():
         try:
-            answers.append(await _answer(call, TopicName(topic.name), partition))
+            answers.append(await _answer(call, TopicName(name), asked))
         except Refused as refused:
-            answers.append(_refused(partition.partition_index, _code(call.version, refused)))
-    return ListOffsetsTopicResponse(name=topic.name, partitions=answers)
+            answers.append(_refused(index, _code(call.version, refused)))
+    return ListOffsetsTopicResponse(name=name, partitions=answers)
 
 
-async def _answer(
-    call: Call, topic: TopicName, asked: ListOffsetsPartition
-) -> ListOffsetsPartitionResponse:
+async def _answer(call: Call, topic: TopicName, asked: Asked) -> ListOffsetsPartitionResponse:
+    if asked is None:
+        raise Refused(Reason.INVALID_REQUEST, "the partition is named more than once")
     _check_position(call.version, asked.timestamp)
     offsets: Offsets = call.services.offsets
     index = asked.partition_index
