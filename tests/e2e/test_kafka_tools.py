@@ -26,6 +26,7 @@ GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
 OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
 API_VERSIONS = "org.apache.kafka.tools.BrokerApiVersionsCommand"
+FEATURES = "org.apache.kafka.tools.FeatureCommand"
 LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
@@ -120,6 +121,16 @@ def test_api_versions_are_printed(tool: Tool, broker: Broker) -> None:
     usable = set(re.findall(r"\t(\w+)\(\d+\): .*\[usable: \d+\]", printed))
     assert {"Produce", "Fetch", "Metadata", "JoinGroup", "DescribeTopicPartitions"} <= usable
     assert "UNKNOWN" not in printed
+
+
+def test_features_are_printed(tool: Tool) -> None:
+    (line,) = tool(FEATURES, "describe").splitlines()
+    level = "4.3-IV0"
+    said = re.sub(r"\s+", " ", line)
+    assert said.startswith(
+        f"Feature: metadata.version SupportedMinVersion: {level} SupportedMaxVersion: {level} "
+        f"FinalizedVersionLevel: {level} Epoch: "
+    )
 
 
 def test_log_directories_are_printed(

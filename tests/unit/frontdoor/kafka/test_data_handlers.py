@@ -26,7 +26,7 @@ from penstock.frontdoor.kafka.handlers import (
 )
 from penstock.model.errors import Reason, Refused
 from penstock.model.file_ranges import FileRange
-from penstock.model.ids import TopicName
+from penstock.model.ids import LogIndex, TopicName
 from penstock.model.topic_config import TimestampType, TopicConfig
 from penstock.protocol.kafka.codec import decode, encode
 from penstock.protocol.kafka.error_codes import ErrorCode
@@ -590,11 +590,15 @@ def test_records_are_deleted_up_to_an_offset(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-def test_a_new_leader_does_not_tell_its_end_yet(tmp_path: Path, version: int) -> None:
+def test_a_new_leader_does_not_tell_its_end_yet(
+    tmp_path: Path, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as node:
             replica = await node.replica()
             replica.is_settled = False
+            # Or its next tick would find that it knows everything.
+            monkeypatch.setattr(replica, "_office_index", LogIndex(10**9))
             asked = [ListOffsetsPartition(partition_index=0, timestamp=-1)]
             topics = [ListOffsetsTopic(name=TOPIC, partitions=asked)]
             response = await Door(node).ask(

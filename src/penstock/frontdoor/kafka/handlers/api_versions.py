@@ -4,7 +4,8 @@
   is answered with INVALID_REQUEST and no list.
 - A version that we don't know is answered in version 0 with UNSUPPORTED_VERSION and the list, so
   that the client can ask again; the connection does that itself, since the body can't be decoded.
-- There are no features to list yet: none is supported, none is finalized, the epoch is unknown.
+- Of Kafka's features only `metadata.version` is there, at the level of Kafka 4.3; it can't be
+  changed. A feature that is not listed, such as `transaction.version`, is at level 0 for clients.
 - The response header never has tagged fields, whatever the version.
 """
 
@@ -22,10 +23,16 @@ from penstock.protocol.kafka.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
 )
 
 VERSIONS: Final = (0, 4)
 _NAMES_SOFTWARE_FROM: Final = 3
+# The level of each feature that this broker has; Kafka 4.3 calls this one 4.3-IV0.
+FEATURES: Final = {"metadata.version": 30}
+# They change only with the code, so there was never another set.
+_FEATURES_EPOCH: Final = 0
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -33,7 +40,18 @@ class _ApiVersions:
     """The list changes only with the code, so each version of it is encoded once."""
 
     def __init__(self, listed: list[ApiVersion]) -> None:
-        self._listing = ApiVersionsResponse(api_keys=listed)
+        self._listing = ApiVersionsResponse(
+            api_keys=listed,
+            supported_features=[
+                SupportedFeatureKey(name=name, min_version=level, max_version=level)
+                for name, level in FEATURES.items()
+            ],
+            finalized_features_epoch=_FEATURES_EPOCH,
+            finalized_features=[
+                FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+                for name, level in FEATURES.items()
+            ],
+        )
         self._bodies: dict[int, bytes] = {}
 
     def handle(self, call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
