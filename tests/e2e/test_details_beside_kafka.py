@@ -12,6 +12,10 @@ from penstock.protocol.kafka.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from penstock.protocol.kafka.messages.delete_topics import DeleteTopicsRequest
+from penstock.protocol.kafka.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
 from penstock.protocol.kafka.messages.describe_log_dirs import DescribeLogDirsRequest
 from penstock.protocol.kafka.messages.describe_producers import (
     DescribeProducersRequest,
@@ -22,6 +26,11 @@ from penstock.protocol.kafka.messages.fetch import (
     FetchRequest,
     FetchTopic,
     ForgottenTopic,
+)
+from penstock.protocol.kafka.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
 )
 from penstock.protocol.kafka.messages.list_config_resources import ListConfigResourcesRequest
 from penstock.protocol.kafka.messages.list_offsets import (
@@ -45,6 +54,10 @@ pytestmark = [pytest.mark.xdist_group("apache-kafka"), pytest.mark.timeout(180)]
 NONE = ErrorCode.NONE
 LATEST = -1
 FAR = 99
+TOPIC, BROKER = 2, 4
+ALL_BROKERS = ""
+SET, DELETE = 0, 1
+DYNAMIC_FOR_ALL = 3
 HEARD_TIMEOUT_S = 30.0
 
 
@@ -270,6 +283,100 @@ def test_resources_with_settings_are_listed_by_type(brokers: Brokers, types: lis
     assert code == (NONE if known else ErrorCode.UNSUPPORTED_VERSION)
     assert set(kinds) == (set(types or [2, 4, 8]) & {2, 4, 8} if known else set())
     assert has_topic == (2 in kinds)
+
+
+# Settings
+
+
+def own_id(bootstrap: str) -> str:
+    answer = say(bootstrap, ApiKey.METADATA, 9, MetadataRequest(topics=[]))
+    return str(answer.brokers[0].node_id)
+
+
+def edited(bootstrap: str, broker: str, name: str, value: str | None) -> int:
+    """The code; without a value the setting is taken back."""
+    operation = SET if value is not None else DELETE
+    change = AlterableConfig(name=name, config_operation=operation, value=value)
+    resource = AlterConfigsResource(resource_type=BROKER, resource_name=broker, configs=[change])
+    request = IncrementalAlterConfigsRequest(resources=[resource])
+    (answer,) = say(bootstrap, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request).responses
+    code: int = answer.error_code
+    return code
+
+
+def described(bootstrap: str, kind: int, resource: str, *names: str) -> dict[str, Any]:
+    asked = DescribeConfigsResource(
+        resource_type=kind, resource_name=resource, configuration_keys=list(names) or None
+    )
+    request = DescribeConfigsRequest(resources=[asked], include_synonyms=True)
+    (answer,) = say(bootstrap, ApiKey.DESCRIBE_CONFIGS, 4, request).results
+    assert answer.error_code == NONE
+    return {
+        each.name: (
+            each.value,
+            each.config_type,
+            each.config_source,
+            each.read_only,
+            each.is_sensitive,
+            [(synonym.name, synonym.value, synonym.source) for synonym in each.synonyms],
+        )
+        for each in answer.configs
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("sasl.kerberos.min.time.before.relogin", "100"),
+        ("sasl.kerberos.min.time.before.relogin", "soon"),
+        ("sasl.kerberos.service.name", "kafka"),
+        ("sasl.enabled.mechanisms", "PLAIN"),
+        ("ssl.keystore.location", "/nowhere"),
+        ("num.replica.fetchers", "2"),
+        ("remote.log.reader.threads", "7"),
+        ("background.threads", "12"),
+        ("log.cleaner.io.buffer.size", "600000"),
+        ("metric.reporters", ""),
+        ("node.id", "9"),
+    ],
+)
+def test_settings_without_a_meaning_here_are_kept(brokers: Brokers, name: str, value: str) -> None:
+    def converse(bootstrap: str) -> Any:
+        own = own_id(bootstrap)
+        codes = []
+        kept: list[Any] = []
+        for broker in (own, ALL_BROKERS):
+            codes.append(edited(bootstrap, broker, name, value))
+            if codes[-1] == NONE:
+
+                def found(broker: str = broker) -> Any:
+                    return described(bootstrap, BROKER, broker, name).get(name)
+
+                # A broker of Kafka may hear of a change after it was answered.
+                wait_until(
+                    "the setting",
+                    lambda found=found: (found() or (None, 0, 0))[0] == value,
+                    HEARD_TIMEOUT_S,
+                )
+                kept.append(found())
+                codes.append(edited(bootstrap, broker, name, None))
+        return codes, kept
+
+    ours, theirs = (converse(address) for address in brokers)
+    assert ours == theirs
+
+
+def test_the_least_replicas_in_sync_are_told_as_a_setting_of_all_brokers(brokers: Brokers) -> None:
+    name = "min.insync.replicas"
+
+    def converse(bootstrap: str, topic: str) -> Any:
+        return (
+            described(bootstrap, TOPIC, topic, name),
+            described(bootstrap, BROKER, own_id(bootstrap), name),
+            described(bootstrap, BROKER, ALL_BROKERS, name),
+        )
+
+    assert on_both(brokers, converse)[0][name][2] == DYNAMIC_FOR_ALL
 
 
 def test_the_first_version_lists_client_metrics_alone(brokers: Brokers) -> None:

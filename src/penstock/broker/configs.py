@@ -16,6 +16,7 @@ from penstock.cluster.config_decisions import (
 from penstock.cluster.config_definitions import (
     BROKER_SETTINGS,
     TOPIC_SETTINGS,
+    effective_broker_setting,
     effective_topic_setting,
 )
 from penstock.cluster.coordinator import Cluster
@@ -34,6 +35,9 @@ __all__ = [
     "Resource",
     "TopicResource",
 ]
+
+
+MIN_IN_SYNC = "min.insync.replicas"
 
 
 class ConfigSource(IntEnum):
@@ -146,7 +150,7 @@ class Configs:
 
     def _describe_all_brokers(self, names: Collection[str] | None) -> list[ConfigEntry]:
         """What was set for all brokers while they ran, and nothing else: as Kafka answers it."""
-        dynamic = self._cluster.dynamic_broker_config(ALL_BROKERS)
+        dynamic = self._of_all_brokers()
         source = ConfigSource.DYNAMIC_DEFAULT_BROKER
         return [
             ConfigEntry(
@@ -180,12 +184,17 @@ class Configs:
 
     def _layers(self, broker: str) -> Iterable[tuple[ConfigSource, Mapping[str, str]]]:
         yield ConfigSource.DYNAMIC_BROKER, self._cluster.dynamic_broker_config(broker)
-        yield ConfigSource.DYNAMIC_DEFAULT_BROKER, self._cluster.dynamic_broker_config(ALL_BROKERS)
+        yield ConfigSource.DYNAMIC_DEFAULT_BROKER, self._of_all_brokers()
         # What another broker was started with, only that broker knows.
         if broker == self._own_name():
             yield ConfigSource.STATIC_BROKER, self._cluster.static_broker_config
             yield ConfigSource.STATIC_BROKER, self._derived
         yield ConfigSource.STATIC_BROKER, self._identity(broker)
+
+    def _of_all_brokers(self) -> Mapping[str, str]:
+        """A new cluster of Kafka sets one of them by itself, so that its leaders agree on it."""
+        given = effective_broker_setting(MIN_IN_SYNC, self._cluster.static_broker_config)
+        return {MIN_IN_SYNC: given, **self._cluster.dynamic_broker_config(ALL_BROKERS)}
 
     def _identity(self, broker: str) -> Mapping[str, str]:
         identity = {"broker.id": broker, "node.id": broker}

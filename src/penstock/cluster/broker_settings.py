@@ -8,6 +8,7 @@ two tables can't drift apart.
 from collections.abc import Iterator
 
 from penstock.cluster.brokers import DRAINED
+from penstock.cluster.foreign_settings import FOREIGN_SETTINGS
 from penstock.cluster.settings import (
     INT_MAX,
     Check,
@@ -51,6 +52,7 @@ def _kept(
     documentation: str,
     check: Check | None = None,
 ) -> Setting:
+    """Kafka lets all of them change while a broker runs."""
     return Setting(
         name=name,
         type=kind,
@@ -58,6 +60,7 @@ def _kept(
         documentation=f"{documentation} Kept, but without effect on this broker.",
         check=check,
         has_effect=False,
+        is_dynamic=True,
     )
 
 
@@ -274,4 +277,6 @@ _GROUPS = (
     ),
 )
 
-BROKER_SETTINGS = table(*_NODE, *_TOPICS, *_UPKEEP, *_NETWORK, *_GROUPS, *_topic_defaults())
+BROKER_SETTINGS = table(
+    *_NODE, *_TOPICS, *_UPKEEP, *_NETWORK, *_GROUPS, *_topic_defaults(), *FOREIGN_SETTINGS
+)

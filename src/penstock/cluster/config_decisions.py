@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 from penstock.cluster.config_definitions import (
     BROKER_SETTINGS,
     TOPIC_SETTINGS,
+    broker_setting,
     check_broker_configs,
     check_together,
     check_topic_configs,
@@ -124,7 +125,7 @@ def _broker_changed(
     configs: Mapping[str, str | None],
     rules: ConfigRules,
 ) -> list[ClusterRecord]:
-    checked = check_broker_configs(configs)
+    checked = check_broker_configs(configs, are_for_all=resource.name == ALL_BROKERS)
     check_together({}, {**rules.broker_settings, **checked})
     if checked == state.broker_config(resource.name):
         return []
@@ -163,11 +164,9 @@ def _broker_edited(
 ) -> dict[str, str | None]:
     edited: dict[str, str | None] = dict(current)
     for edit in edits:
-        setting = BROKER_SETTINGS.get(edit.name)
-        if setting is None:
-            if edit.operation == Operation.DELETE:
-                continue
-            raise Refused(Reason.INVALID_CONFIG, f"Unknown broker config name: {edit.name}")
+        if edit.operation == Operation.DELETE and edit.name not in BROKER_SETTINGS:
+            continue
+        setting = broker_setting(edit.name)
         acting = effective_broker_setting(edit.name, {**broker, **current})
         _apply_edit(edited, edit, setting.type, acting)
     return edited

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from penstock.cluster.broker_settings import BROKER_SETTINGS
+from penstock.cluster.foreign_settings import PER_LISTENER
 from penstock.cluster.settings import BadValue, Setting, Value, invalid, write
 from penstock.cluster.topic_settings import TOPIC_SETTINGS
 from penstock.model.errors import Reason, Refused, StartRefused
@@ -11,6 +12,7 @@ from penstock.model.topic_config import FlushPolicy, TimestampType, TopicConfig
 __all__ = [
     "BROKER_SETTINGS",
     "TOPIC_SETTINGS",
+    "broker_setting",
     "check_broker_configs",
     "check_topic_configs",
     "effective_broker_setting",
@@ -45,8 +47,10 @@ def check_topic_configs(
     return checked
 
 
-def check_broker_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
-    """Dynamic settings of brokers in normal form.
+def check_broker_configs(
+    configs: Mapping[str, str | None], *, are_for_all: bool = False
+) -> dict[str, str]:
+    """Dynamic settings of one broker, or of all, in normal form.
 
     A value that can't be used makes the request a bad one, where a topic's is a bad setting: that
     is how Kafka's brokers tell them apart (KAFKA-13609).
@@ -54,15 +58,30 @@ def check_broker_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
     checked: dict[str, str] = {}
     check_values_present(configs, Reason.INVALID_REQUEST)
     for name, text in configs.items():
-        setting = BROKER_SETTINGS.get(name)
-        if setting is None:
-            raise Refused(Reason.INVALID_CONFIG, f"Unknown broker config name: {name}")
+        setting = broker_setting(name)
         if not setting.is_dynamic:
             detail = f"Cannot update these configs dynamically: {name}"
             raise Refused(Reason.INVALID_REQUEST, detail)
         assert text is not None
         checked[name] = normalised(setting, text, Reason.INVALID_REQUEST)
+        if setting.is_per_broker and are_for_all:
+            detail = (
+                "Cannot update these configs at default cluster level, broker id must be "
+                f"specified: {name}"
+            )
+            raise Refused(Reason.INVALID_REQUEST, detail)
     return checked
+
+
+def broker_setting(name: str) -> Setting:
+    """The setting that a request to change some names."""
+    if name in PER_LISTENER:
+        detail = f"These security configs can be updated only per-listener: {name}"
+        raise Refused(Reason.INVALID_REQUEST, detail)
+    setting = BROKER_SETTINGS.get(name)
+    if setting is None:
+        raise Refused(Reason.INVALID_CONFIG, f"Unknown broker config name: {name}")
+    return setting
 
 
 def check_values_present(configs: Mapping[str, str | None], reason: Reason) -> None:

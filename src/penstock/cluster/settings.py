@@ -23,6 +23,7 @@ class ConfigType(IntEnum):
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    CLASS = 8
 
 
 class BadValue(ValueError):
@@ -54,6 +55,8 @@ class Setting(NamedTuple):
     has_effect: bool = True
     # Broker settings only: may be changed while the broker runs, and acts at once.
     is_dynamic: bool = False
+    # Broker settings only: may not be changed for all brokers at once.
+    is_per_broker: bool = False
     # Topic settings only: the broker settings that give its default, the first that is set wins.
     synonyms: tuple["Synonym", ...] = ()
     # Broker settings only: the command line's own flag for it, which `--set` may not contradict.
@@ -204,6 +207,7 @@ def _parse_list(text: str, _: ConfigType) -> Value:
 _PARSERS: Mapping[ConfigType, Callable[[str, ConfigType], Value]] = {
     ConfigType.BOOLEAN: _parse_boolean,
     ConfigType.STRING: _parse_string,
+    ConfigType.CLASS: _parse_string,
     ConfigType.INT: _parse_integer,
     ConfigType.SHORT: _parse_integer,
     ConfigType.LONG: _parse_integer,

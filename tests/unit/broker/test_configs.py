@@ -92,13 +92,35 @@ def test_dynamic_settings_stand_before_static_ones() -> None:
         ]
         broker = entry(configs, BROKER, "log.retention.ms")
         assert (broker.value, broker.source) == ("8", ConfigSource.DYNAMIC_BROKER)
-        (everyone,) = configs.describe(ALL_BROKERS)
-        assert (everyone.name, everyone.value) == ("log.retention.ms", "9")
+        everyone = entry(configs, ALL_BROKERS, "log.retention.ms")
+        assert everyone.value == "9"
         assert everyone.source == ConfigSource.DYNAMIC_DEFAULT_BROKER
 
     with_configs(
         test, (ALL_BROKERS, {"log.retention.ms": "9"}), (BROKER, {"log.retention.ms": "8"})
     )
+
+
+def test_the_least_replicas_in_sync_are_always_set_for_all_brokers() -> None:
+    """A new cluster of Kafka does that, and tools read it there."""
+
+    def unset(configs: Configs) -> None:
+        (everyone,) = configs.describe(ALL_BROKERS)
+        assert (everyone.name, everyone.value) == ("min.insync.replicas", "1")
+        for resource in (TOPIC, BROKER):
+            found = entry(configs, resource, "min.insync.replicas")
+            assert found.source == ConfigSource.DYNAMIC_DEFAULT_BROKER
+            assert [place[1:] for place in places(found)] == [
+                ("1", ConfigSource.DYNAMIC_DEFAULT_BROKER),
+                ("1", ConfigSource.DEFAULT),
+            ]
+
+    def changed(configs: Configs) -> None:
+        assert entry(configs, ALL_BROKERS, "min.insync.replicas").value == "2"
+        assert entry(configs, TOPIC, "min.insync.replicas").value == "2"
+
+    with_configs(unset)
+    with_configs(changed, (ALL_BROKERS, {"min.insync.replicas": "2"}))
 
 
 def test_broker_settings_tell_which_can_be_changed_now() -> None:

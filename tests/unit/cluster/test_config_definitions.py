@@ -5,6 +5,7 @@ import pytest
 from penstock.cluster.config_definitions import (
     BROKER_SETTINGS,
     TOPIC_SETTINGS,
+    check_broker_configs,
     check_topic_configs,
     effective_broker_setting,
     effective_topic_setting,
@@ -228,3 +229,18 @@ def test_bad_static_settings_refuse_the_start_in_one_sentence(
     assert said in sentence
     assert sentence.endswith(".")
     assert "\n" not in sentence
+
+
+def test_settings_that_mean_nothing_here_are_kept_for_one_broker_or_for_all() -> None:
+    kerberos = {"sasl.kerberos.min.time.before.relogin": "100"}
+    assert check_broker_configs(kerberos) == kerberos
+    threads = {"background.threads": "12", "metric.reporters": ""}
+    assert check_broker_configs(threads, are_for_all=True) == threads
+    for configs, for_all in (
+        (kerberos, True),
+        ({"sasl.kerberos.min.time.before.relogin": "soon"}, False),
+        ({"ssl.keystore.location": "/keys"}, False),
+    ):
+        with pytest.raises(Refused) as caught:
+            check_broker_configs(configs, are_for_all=for_all)
+        assert caught.value.reason is Reason.INVALID_REQUEST

@@ -134,12 +134,16 @@ def test_settings_of_this_broker_and_of_all_brokers() -> None:
         assert configs["num.partitions"].read_only
         if version >= 1:
             assert configs["num.partitions"].config_source == 4
-        assert (await described(world, BROKER, "", version=version)).configs == []
+        (only,) = (await described(world, BROKER, "", version=version)).configs
+        assert only.name == "min.insync.replicas"
         await replaced(world, 2, (BROKER, "", {"log.retention.ms": "9"}))
-        (everyone,) = (await described(world, BROKER, "", version=version)).configs
-        assert (everyone.name, everyone.value) == ("log.retention.ms", "9")
+        everyone = (await described(world, BROKER, "", version=version)).configs
+        assert {each.name: each.value for each in everyone} == {
+            "log.retention.ms": "9",
+            "min.insync.replicas": "1",
+        }
         if version >= 1:
-            assert everyone.config_source == 3
+            assert {each.config_source for each in everyone} == {3}
 
     each_version(DESCRIBE, test, num_partitions="4")
 

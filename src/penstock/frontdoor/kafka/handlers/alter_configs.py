@@ -3,7 +3,10 @@
 A setting that is not named goes back to its default. The changes of one request are one commit; a
 refused resource leaves the others alone. New settings act at once.
 
-Deviations: broker settings that are unknown are refused, where Kafka keeps them.
+Broker settings of Kafka that mean nothing here, about Kerberos for one, are kept without effect.
+
+Deviations: broker settings that are unknown are refused, where Kafka keeps them, and so are
+passwords and settings of single listeners.
 """
 
 from collections import Counter

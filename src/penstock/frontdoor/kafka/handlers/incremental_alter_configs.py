@@ -3,7 +3,10 @@
 Append and subtract work on lists only, from the value that acts now. The changes of one request
 are one commit; a refused resource leaves the others alone. New settings act at once.
 
-Deviations: broker settings that are unknown are refused, where Kafka keeps them.
+Broker settings of Kafka that mean nothing here, about Kerberos for one, are kept without effect.
+
+Deviations: broker settings that are unknown are refused, where Kafka keeps them, and so are
+passwords and settings of single listeners.
 """
 
 from penstock.broker.configs import Edit, Operation
