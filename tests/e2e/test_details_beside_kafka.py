@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from penstock.protocol.kafka.api_keys import ApiKey
 from penstock.protocol.kafka.error_codes import ErrorCode
@@ -44,6 +45,7 @@ from penstock.protocol.kafka.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from penstock.records.batch import parse_header
 from tests.e2e.beside_kafka import RECORDS, Brokers, ask, on_both, say, talk
 from tests.e2e.cluster_nodes import wait_until
 from tests.e2e.topics import create_topic
@@ -59,6 +61,8 @@ ALL_BROKERS = ""
 SET, DELETE = 0, 1
 DYNAMIC_FOR_ALL = 3
 HEARD_TIMEOUT_S = 30.0
+# Far less than the five minutes between two rounds of all upkeep.
+COMPACTION_TIMEOUT_S = 120.0
 
 
 # Offsets
@@ -377,6 +381,56 @@ def test_the_least_replicas_in_sync_are_told_as_a_setting_of_all_brokers(brokers
         )
 
     assert on_both(brokers, converse)[0][name][2] == DYNAMIC_FOR_ALL
+
+
+@pytest.mark.timeout(400)
+def test_no_record_waits_longer_for_its_compaction_than_its_topic_allows(brokers: Brokers) -> None:
+    """As far as a setting goes that says how often it is looked for and that may change."""
+    backoff = "log.cleaner.backoff.ms"
+    for address in brokers:
+        assert edited(address, ALL_BROKERS, backoff, "100") == NONE
+        topic = create_topic(
+            address,
+            cleanup_policy="compact",
+            max_compaction_lag_ms="500",
+            min_cleanable_dirty_ratio="0.99",
+        )
+        wait_for_compaction(address, topic)
+        assert edited(address, ALL_BROKERS, backoff, None) == NONE
+
+
+def wait_for_compaction(bootstrap: str, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+
+    def produce(key: bytes) -> None:
+        producer.produce(topic, b"value", key, partition=0)
+        assert producer.flush(60) == 0
+
+    for _ in range(30):
+        produce(b"key")
+
+    def has_few() -> bool:
+        # Kafka closes a segment whose time has come only when something is appended.
+        produce(b"other key")
+        return count_batches(bootstrap, topic, until=30) < 3
+
+    wait_until("a compaction", has_few, COMPACTION_TIMEOUT_S)
+
+
+def count_batches(bootstrap: str, topic: str, until: int) -> int:
+    """Those that begin before an offset; as many as there may be if they can't be read now."""
+    count = offset = 0
+    with connect(bootstrap) as wire:
+        while offset < until:
+            records = memoryview(wire.fetch(topic, offset).records)
+            if not len(records):
+                return until
+            while len(records):
+                header = parse_header(records)
+                count += header.base_offset < until
+                offset = header.next_offset
+                records = records[header.size :]
+    return count
 
 
 def test_the_first_version_lists_client_metrics_alone(brokers: Brokers) -> None:

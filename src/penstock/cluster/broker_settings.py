@@ -141,7 +141,7 @@ _UPKEEP = (
         "log.retention.check.interval.ms",
         LONG,
         300_000,
-        "The time between two rounds of retention and compaction.",
+        "The time between two rounds of retention.",
         at_least(1),
     ),
     _row("log.cleaner.enable", BOOLEAN, "true", "Whether compacted topics are compacted at all."),
@@ -158,12 +158,13 @@ _UPKEEP = (
         128 * 1024 * 1024,
         "The memory for the key map of compaction.",
     ),
-    _kept(
+    _row(
         "log.cleaner.backoff.ms",
         LONG,
         15_000,
-        "The pause of compaction when nothing is to be done.",
+        "The time between two looks for logs to compact, and so about how late compaction may be.",
         at_least(0),
+        is_dynamic=True,
     ),
     _row(
         "producer.id.expiration.ms",

@@ -129,10 +129,13 @@ class LogKeeper:
     def is_compaction_due(self, now_ms: int, end: Offset) -> bool:
         return self._log.compaction_due(now_ms, end)
 
-    async def compact(self, now_ms: int, end: Offset, producer_expiry_ms: int) -> None:
-        """In passes of bounded memory, until all is clean or a pass gets no further."""
+    def is_roll_due(self, now_ms: int) -> bool:
+        return self._log.is_roll_due(now_ms)
 
-        def work() -> None:
+    async def compact(self, now_ms: int, end: Offset, producer_expiry_ms: int) -> bool:
+        """In passes of bounded memory, until all is clean (True) or a pass gets no further."""
+
+        def work() -> bool:
             cleaned = -1
             while not self._is_ending:
                 report = self._log.compact(
@@ -142,10 +145,11 @@ class LogKeeper:
                     producer_expiry_ms=producer_expiry_ms,
                 )
                 if report.is_done or report.cleaned_offset <= cleaned:
-                    return
+                    return report.is_done
                 cleaned = report.cleaned_offset
+            return False
 
-        await self._to_the_end(self._background, work)
+        return await self._to_the_end(self._background, work)
 
     async def scrub(
         self, should_stop: Callable[[], bool], start: Offset, bytes_max: int

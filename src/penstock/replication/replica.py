@@ -442,6 +442,22 @@ class Replica(GroupMember):
         except Refused as refused:
             logger.warning("upkeep of %s: %s", self.partition, refused)
 
+    def is_cleaning_due(self, now_ms: int) -> bool:
+        """Whether `clean` would do something; asked again and again of every replica."""
+        if self._refusal is not None or not self.config.cleanup_compact:
+            return False
+        keeper = self._keeper
+        return keeper.is_roll_due(now_ms) or keeper.is_compaction_due(now_ms, self.high_watermark)
+
+    async def clean(self, now_ms: int, *, producer_expiry_ms: int = PRODUCER_EXPIRY_MS) -> bool:
+        """Compaction alone, of a segment too that has to be closed for it; whether it was done."""
+        try:
+            await self._keeper.tidy(now_ms, self._starts.committed)
+            return await self._compact(now_ms, producer_expiry_ms)
+        except Refused as refused:
+            logger.warning("compaction of %s: %s", self.partition, refused)
+            return False
+
     async def _retain(self, now_ms: int) -> None:
         """Only the leader decides what is too old or too much; the others follow."""
         start = self._log.retention_offset(now_ms, self.high_watermark)
@@ -449,12 +465,13 @@ class Replica(GroupMember):
             self._propose_start(start)
             await self.committed()
 
-    async def _compact(self, now_ms: int, producer_expiry_ms: int) -> None:
+    async def _compact(self, now_ms: int, producer_expiry_ms: int) -> bool:
         end = self.high_watermark
         if not self._keeper.is_compaction_due(now_ms, end):
-            return
-        if self.before_compaction is None or await self.before_compaction():
-            await self._keeper.compact(now_ms, end, producer_expiry_ms)
+            return True
+        if self.before_compaction is not None and not await self.before_compaction():
+            return False
+        return await self._keeper.compact(now_ms, end, producer_expiry_ms)
 
     async def scrub(
         self, should_stop: Callable[[], bool], start: Offset, bytes_max: int

@@ -20,6 +20,8 @@ from penstock.storage.open_files import FileGone
 from penstock.storage.segment import Segment
 from penstock.storage.segment_cleaner import Abandoned, Group, SegmentCleaner
 
+NEVER_TOO_EARLY_MS = -(2**63)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionReport:
@@ -49,8 +51,32 @@ class Compactor:
         self._keys_max = keys_max
         self._cuts = state.cuts
 
-    def is_due(self, now_ms: int, end: int) -> bool:
-        return bool(self._plan(now_ms, end)[1])
+    def due_at(self, end: int) -> int | None:
+        """The time from which on a pass is worth it, if the log stays as it is; None if never.
+
+        Time makes more segments old enough, of which the later ones are dirty, and it makes those
+        that are dirty older: what is worth it once is worth it from then on.
+        """
+        config, cleaned = self._state.config, self._state.cleaned_offset
+        old_enough_ms = first_dirty_ms = NEVER_TOO_EARLY_MS
+        total = dirty = 0
+        times: list[int] = []
+        for segment in takewhile(lambda each: each.next_offset <= end, self._state.segments.closed):
+            if config.min_compaction_lag_ms > 0:
+                lag_ms = config.min_compaction_lag_ms
+                old_enough_ms = max(old_enough_ms, segment.max_timestamp + lag_ms)
+            total += segment.size
+            if segment.next_offset <= cleaned:
+                continue
+            if not dirty:
+                first_dirty_ms = segment.first_timestamp
+            dirty += segment.size
+            if dirty / max(1, total) >= config.min_cleanable_dirty_ratio:
+                times.append(old_enough_ms)
+            elif first_dirty_ms >= 0:
+                too_old_ms = first_dirty_ms + config.max_compaction_lag_ms + 1
+                times.append(max(old_enough_ms, too_old_ms))
+        return min(times, default=None)
 
     def run(self, now_ms: int, end: int) -> CompactionReport:
         """One pass; raises StorageDamaged if a batch that it reads is bad."""

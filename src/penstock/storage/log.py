@@ -62,12 +62,15 @@ PRODUCER_EXPIRY_MS = 24 * 3600 * 1000
 
 
 class Log:
-    __slots__ = ("_appender", "_checkpointer", "_state")
+    __slots__ = ("_appender", "_checkpointer", "_compaction_due_at", "_compaction_look", "_state")
 
     def __init__(self, state: LogState) -> None:
         self._state = state
         self._appender = Appender(state)
         self._checkpointer = Checkpointer(state, self._appender)
+        # What was found when it was last looked whether a compaction is due, and when one will be.
+        self._compaction_look: tuple[object, object, int, int] = (None, None, -1, -1)
+        self._compaction_due_at: int | None = None
 
     @staticmethod
     def exists(directory: Path, *, file_system: FileSystem) -> bool:
@@ -325,17 +328,34 @@ class Log:
         age_ms = now_ms - active.created_ms
         return active.has_offsets and age_ms >= self._state.config.segment_age_ms_max
 
+    def is_roll_due(self, now_ms: int) -> bool:
+        """Whether `roll_if_due` would do something; cheap, for any thread."""
+        return self._is_roll_due(self._state.segments.active, now_ms)
+
     def upkeep_due(self, now_ms: int, end: Offset) -> bool:
         """Whether `roll_if_due` or `apply_retention` would do something; cheap, for any thread."""
-        if self._is_roll_due(self._state.segments.active, now_ms):
+        if self.is_roll_due(now_ms):
             return True
         return self.retention_offset(now_ms, end) > self._state.start_offset
 
     def compaction_due(self, now_ms: int, end: Offset) -> bool:
-        """Whether `compact` would do something; cheap, for any thread."""
-        if not self._state.config.cleanup_compact:
+        """Whether `compact` would do something; for the event loop, which asks often.
+
+        Segments are looked at only if something changed since the last time.
+        """
+        state = self._state
+        segments, config = state.segments, state.config
+        if not config.cleanup_compact:
             return False
-        return self._compactor(lambda: False, PRODUCER_EXPIRY_MS).is_due(now_ms, end)
+        known = self._compaction_look
+        reach = min(end, segments.active.base_offset)
+        look = (segments, config, state.cleaned_offset, reach)
+        if known[0] is not segments or known[1] is not config or known[2:] != look[2:]:
+            compactor = self._compactor(lambda: False, PRODUCER_EXPIRY_MS)
+            self._compaction_due_at = compactor.due_at(reach)
+            self._compaction_look = look
+        due_at = self._compaction_due_at
+        return due_at is not None and due_at <= now_ms
 
     def truncate_to_index(self, index: LogIndex) -> None:
         """Cuts off all entries from `index` on; a gap that holds it is shortened.

@@ -574,3 +574,44 @@ def test_old_indexes_go_with_the_swap() -> None:
     table.compact()
     assert not table.disk.exists(table.bench.segment(first, ".index"))
     assert not table.disk.exists(table.bench.segment(first, ".timeindex"))
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    steps=st.lists(st.sampled_from(["put", "put", "roll", "compact", "later"]), max_size=30),
+    ratio=st.sampled_from([0.0, 0.3, 0.5, 0.9, 1.0]),
+    lags=st.sampled_from([(0, 2**63 - 1), (0, 500), (300, 2**63 - 1), (300, 500), (0, 0)]),
+    reach=st.floats(0.0, 1.0),
+)
+def test_when_a_compaction_falls_due_is_known_ahead(
+    steps: list[str], ratio: float, lags: tuple[int, int], reach: float
+) -> None:
+    """At that time, and at no earlier one, it finds something worth its while."""
+    shortest_ms, longest_ms = lags
+    config = settings_of(
+        min_cleanable_dirty_ratio=ratio,
+        min_compaction_lag_ms=shortest_ms,
+        max_compaction_lag_ms=longest_ms,
+    )
+    table = Table(config)
+    now_ms = START_MS
+    for number, step in enumerate(steps):
+        if step == "put":
+            base = table.log.end_offset
+            table.log.append([batch(base, record(b"x", b"%d" % number, now_ms))])
+        elif step == "roll":
+            table.roll()
+        elif step == "compact":
+            table.compact(now_ms)
+        else:
+            now_ms += 200
+    end = Offset(int(reach * table.log.end_offset))
+    compactor = table.log._compactor(lambda: False, HOUR_MS)
+    due_at = compactor.due_at(end)
+    times = [START_MS - 1, *range(START_MS, now_ms + 1_500, 50)]
+    if due_at is not None and due_at > START_MS:
+        times += [due_at - 1, due_at]
+    for time_ms in times:
+        finds_some = bool(compactor._plan(time_ms, end)[1])
+        assert finds_some == (due_at is not None and due_at <= time_ms)
+        assert table.log.compaction_due(time_ms, end) == finds_some
