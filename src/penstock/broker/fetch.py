@@ -16,6 +16,7 @@ from penstock.broker.cold_reads import ColdReads
 from penstock.broker.fetch_sessions import FetchContext, FetchSessions, SessionStep
 from penstock.broker.later import Later
 from penstock.broker.partitions import Partitions
+from penstock.broker.rack_selector import RackAwareSelector
 from penstock.broker.readers import Fetched, PartitionKey, Reader, Wanted
 from penstock.model.clock import Clock
 from penstock.model.errors import Reason, Refused
@@ -42,6 +43,8 @@ class FetchQuery:
     # The newest record format that the consumer reads, and whether it knows zstd.
     magic: int = MAGIC_NEWEST
     takes_zstd: bool = True
+    # Where the consumer stands, or ""; None for one that reads from leaders only.
+    rack: str | None = None
 
 
 class FetchAnswer(NamedTuple):
@@ -64,9 +67,12 @@ class Fetch:
         limits: Limits,
         executor: Executor,
         random: Random | None = None,
+        selector: RackAwareSelector | None = None,
     ) -> None:
         self._partitions = partitions
         self._limits = limits
+        # Who sends consumers to followers; without it all read from leaders.
+        self._selector = selector
         self._cold_reads = ColdReads(executor)
         choose = Random() if random is None else random
         self._sessions = FetchSessions(
@@ -157,16 +163,23 @@ class Fetch:
         fetched.high_watermark = replica.high_watermark
         fetched.log_start_offset = replica.log_start_offset
         if replica.is_settled:
-            fetched.diverging = _diverging(wanted, replica)
-            if fetched.diverging is not None:
+            if self._selector is not None and query.rack:
+                fetched.preferred = self._selector.select(replica, query.rack, wanted.offset)
+            if fetched.preferred is None:
+                fetched.diverging = _diverging(wanted, replica)
+            if fetched.is_urgent:
                 return
-        else:
-            replica.check_leader()
+        elif replica.is_leader:
             fetched.high_watermark = _least_high_watermark(wanted, replica)
+        elif query.rack is None:
+            replica.check_leader()
+        else:
+            replica.check_follower()
         bytes_max = min(wanted.bytes_max, room)
         if bytes_max <= 0 and not is_first:
             return
-        found = replica.read(wanted.offset, max(0, bytes_max))
+        read = replica.read if replica.is_leader else replica.read_as_follower
+        found = read(wanted.offset, max(0, bytes_max))
         # The first partition with records may exceed every bound by one batch, since a consumer
         # would never get past a large batch otherwise; those after it get their turn next time.
         if found is not None and len(found) > bytes_max and not is_first:
@@ -318,7 +331,7 @@ def _is_enough(results: list[Fetched], of: int, bytes_min: int) -> bool:
         if fetched.reason in _UNKNOWN:
             unknown += 1
             continue
-        if fetched.reason is not None or fetched.diverging is not None:
+        if fetched.is_urgent:
             return True
         if fetched.cold_on is not None:
             # The end of an old segment: more lies in the next one, however little this is.

@@ -13,7 +13,7 @@ from typing import Protocol
 from penstock.broker.partitions import Partitions
 from penstock.model.errors import Reason, Refused
 from penstock.model.file_ranges import FileRange
-from penstock.model.ids import NO_TOPIC_ID, TopicId, TopicName
+from penstock.model.ids import NO_TOPIC_ID, BrokerId, TopicId, TopicName
 from penstock.replication.replica import Replica
 from penstock.replication.watches import Watch
 
@@ -86,6 +86,7 @@ class Fetched:
         "diverging",
         "high_watermark",
         "log_start_offset",
+        "preferred",
         "reason",
         "records",
         "wanted",
@@ -101,11 +102,18 @@ class Fetched:
         self.cold_on: Replica | None = None
         # The term that the consumer should go back to, and where it ended.
         self.diverging: tuple[int, int] | None = None
+        # The broker that the consumer should read from instead of this one.
+        self.preferred: BrokerId | None = None
 
     @property
     def is_quiet(self) -> bool:
         """Whether there is nothing to say but where the partition begins and ends."""
-        return self.records is None and self.reason is None and self.diverging is None
+        return self.records is None and not self.is_urgent
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether the consumer should hear of it at once, although there is nothing to read."""
+        return not (self.reason is None and self.diverging is None and self.preferred is None)
 
     def fail(self, reason: Reason) -> None:
         self.release()

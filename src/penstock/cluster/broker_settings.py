@@ -14,6 +14,7 @@ from penstock.cluster.settings import (
     Check,
     ConfigType,
     Setting,
+    Value,
     at_least,
     in_larger_unit,
     table,
@@ -24,6 +25,12 @@ BOOLEAN, STRING, LIST = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.LIST
 INT, LONG, SHORT, DOUBLE = ConfigType.INT, ConfigType.LONG, ConfigType.SHORT, ConfigType.DOUBLE
 
 DAY_MS = 24 * HOUR_MS
+# The one value of replica.selector.class that there is.
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
+
+def _check_selector(value: Value) -> str | None:
+    return None if value in ("", RACK_AWARE_SELECTOR) else f"It can only be {RACK_AWARE_SELECTOR}"
 
 
 def _row(
@@ -205,6 +212,14 @@ _NETWORK = (
         1000,
         "The most fetch sessions that are remembered.",
         at_least(0),
+    ),
+    _row(
+        "replica.selector.class",
+        STRING,
+        "",
+        f"{RACK_AWARE_SELECTOR} sends consumers that set client.rack to a follower in that rack; "
+        "when it is empty, they all read from leaders.",
+        _check_selector,
     ),
     _kept("max.connections.per.ip", INT, INT_MAX, "The most connections of one address."),
     _kept("num.network.threads", INT, 1, "The number of network threads.", at_least(1)),

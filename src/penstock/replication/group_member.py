@@ -284,8 +284,7 @@ class GroupMember(ABC):
     def installed(self, content: SnapshotContent) -> None:
         self._ledger.restore(content.producers)
         self._starts.truncate(0)
-        self._installed_offset = content.offset
-        self.log_end_offset = content.offset
+        self._installed_offset = self.log_end_offset = content.offset
 
     def log_start_noted(self, index: int, offset: Offset) -> None:
         self._starts.note(index, offset)
@@ -333,6 +332,9 @@ class GroupMember(ABC):
         self._refill.note_stuck(self.partition, self._node.stuck)
         if leadership is not None:
             self._change_leadership(leadership)
+        else:
+            # A replica that lost its vote, or whose log is replaced, serves no readers.
+            self._watches.notify()
         self._members.refresh()
         self._parts.outbound.announce(self)
 
@@ -401,6 +403,7 @@ class GroupMember(ABC):
         is anybody else. A sole voter keeps its office, so that what it has can be read."""
         logger.error("%s can't be written: %s", self.partition, error)
         self._backlog.remove(self._acks.refuse(self._not_leader()))
+        self._watches.notify()
         self._make_room()
 
     def _make_room(self) -> None:
@@ -506,9 +509,8 @@ class GroupMember(ABC):
 
     def _has_too_few_in_sync(self) -> bool:
         """As many as the topic asks for are enough, and so are all that there are (KIP-966)."""
-        found = len(self._in_sync.members)
-        wanted = self.config.min_insync_replicas
-        return found < wanted and found < len(self._node.membership.voters)
+        wanted = min(self.config.min_insync_replicas, len(self._node.membership.voters))
+        return len(self._in_sync.members) < wanted
 
     def _campaign_eagerly(self) -> None:
         self._eager_ticks -= 1
@@ -584,16 +586,3 @@ class GroupMember(ABC):
             raise self._not_leader()
         self._consensus.touch()
         await done
-
-    async def settled(self, timeout_s: float) -> None:
-        """Waits until this replica leads and knows all that was committed; raises TimeoutError."""
-        changed = asyncio.Event()
-        watch = self.on_leadership(changed.set)
-        try:
-            async with asyncio.timeout(timeout_s):
-                while not self.is_settled and self._refusal is None:
-                    changed.clear()
-                    await changed.wait()
-        finally:
-            watch.cancel()
-        self.check_running()

@@ -5,6 +5,7 @@ watermark follows when the batch is committed and safe here, and only what lies 
 shown to a reader.
 """
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator
@@ -12,7 +13,7 @@ from typing import NamedTuple
 
 from penstock.model.errors import Reason, Refused, StorageDamaged
 from penstock.model.file_ranges import FileRange
-from penstock.model.ids import LogIndex, Offset, ReplicaId, TopicId, TopicPartition
+from penstock.model.ids import BrokerId, LogIndex, Offset, ReplicaId, TopicId, TopicPartition
 from penstock.model.topic_config import FlushPolicy, TopicConfig
 from penstock.raft.entries import EntryKind
 from penstock.raft.ready import Refusal
@@ -107,11 +108,13 @@ class Replica(GroupMember):
         if not self.is_leader:
             return {}
         found = {self.id: self.log_end_offset}
-        first, last = self._log.first_index - 1, self._log.last_index
         for status in self._node.replicas():
-            index = LogIndex(min(status.match_index, last))
-            found[status.replica] = self._log.offset_after(index) if index >= first else Offset(0)
+            found[status.replica] = self._end_at(status.match_index)
         return found
+
+    def _end_at(self, index: LogIndex) -> Offset:
+        index = min(index, self._log.last_index)
+        return self._log.offset_after(index) if index >= self._log.first_index - 1 else Offset(0)
 
     def producers(self) -> Iterator[tuple[int, Producer]]:
         self.check_running()
@@ -135,6 +138,19 @@ class Replica(GroupMember):
         reason = Reason.FENCED_LEADER_EPOCH if is_old else Reason.UNKNOWN_LEADER_EPOCH
         detail = f"{self.partition} is in term {self.term}, not {current_leader_epoch}"
         raise Refused(reason, detail)
+
+    async def settled(self, timeout_s: float) -> None:
+        """Waits until this replica leads and knows all that was committed; raises TimeoutError."""
+        changed = asyncio.Event()
+        watch = self.on_leadership(changed.set)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not self.is_settled and self._refusal is None:
+                    changed.clear()
+                    await changed.wait()
+        finally:
+            watch.cancel()
+        self.check_running()
 
     def validate(self) -> None:
         """Asserts what every step leaves true; for tests, which call it often."""
@@ -294,9 +310,9 @@ class Replica(GroupMember):
     # Reading
 
     def read(self, offset: int, bytes_max: int, *, epoch: int = -1) -> FileRange | None:
-        """For consumers: whole batches from `offset` up to the high watermark; None when there is
-        nothing new. An offset above it that the log knows may be committed already, but a new
-        leader does not know it yet: that is nothing new, never an error."""
+        """For consumers of a leader: whole batches from `offset` up to the high watermark; None
+        when there is nothing new. An offset above it that the log knows may be committed already,
+        but a new leader does not know it yet: that is nothing new, never an error."""
         if self._refusal is not None:
             raise Refused(*self._refusal)
         if epoch != -1:
@@ -306,6 +322,43 @@ class Replica(GroupMember):
         if self.high_watermark <= offset <= self.log_end_offset:
             return None
         return self._read(offset, bytes_max)
+
+    def read_as_follower(self, offset: int, bytes_max: int) -> FileRange | None:
+        """As `read`, once `check_follower` was content. A follower may lag, so it does not judge
+        an offset that it does not have: some clients would jump to another one. They ask the
+        leader then, which knows (decision 34)."""
+        if self.high_watermark <= offset <= self.log_end_offset:
+            return None
+        if not self._log.start_offset <= offset < self.high_watermark:
+            detail = f"this copy of {self.partition} does not have {offset}"
+            raise Refused(Reason.OFFSET_NOT_AVAILABLE, detail)
+        return self._read(offset, bytes_max)
+
+    def check_follower(self) -> None:
+        """Refuses readers of a copy that may have lost something, or that does not grow: one that
+        knows no leader, has no vote, is being filled again, or can't write."""
+        self.check_running()
+        if (
+            self.is_leader
+            or self._node.leader is None
+            or self.id not in self._node.membership.voters
+            or self._refill.is_due
+            or self._installed_offset > self.high_watermark
+            or self.failing_because is not None
+        ):
+            raise self._not_leader()
+
+    def followers_with(self, offset: int) -> dict[BrokerId, Offset]:
+        """As a leader knows it: where the logs end of followers that are in sync and hold all
+        before `offset`."""
+        if not self.is_settled or offset < self._log.start_offset:
+            return {}
+        ends = {
+            status.replica.node: self._end_at(status.match_index)
+            for status in self._node.replicas()
+            if status.match_index > 0 and status.replica in self._in_sync.members
+        }
+        return {node: end for node, end in ends.items() if end >= offset}
 
     def read_committed(self, offset: int, bytes_max: int) -> FileRange | None:
         """As `read`, on every replica: for states that are built from the log."""
@@ -342,8 +395,8 @@ class Replica(GroupMember):
         self._log.warm(found)
 
     def on_advance(self, callback: Callable[[], None]) -> Watch:
-        """Calls back whenever the high watermark moved or leadership changed, or once when the
-        replica stopped."""
+        """Calls back whenever the high watermark moved, leadership or members changed, or the
+        replica can't serve readers any more."""
         return self._watches.add(callback)
 
     async def list_offset(self, timestamp: int) -> FoundOffset:

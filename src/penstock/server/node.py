@@ -23,10 +23,12 @@ from penstock.broker.partitions import Partitions
 from penstock.broker.produce import Produce
 from penstock.broker.producers import Producers
 from penstock.broker.quorum import Quorum
+from penstock.broker.rack_selector import RackAwareSelector
 from penstock.broker.reassignments import Reassignments
 from penstock.broker.services import Services
 from penstock.broker.topics import Topics
 from penstock.broker.upkeep import Upkeep
+from penstock.cluster.broker_settings import RACK_AWARE_SELECTOR
 from penstock.cluster.brokers import Broker
 from penstock.cluster.changes import BrokersChanged, Change
 from penstock.cluster.config_definitions import validate_static
@@ -366,6 +368,7 @@ class Node:
         )
         reassignments.start()
         self._on_stop(reassignments.stop)
+        selects_by_rack = cluster.broker_setting("replica.selector.class") == RACK_AWARE_SELECTOR
         return Services(
             cluster=cluster,
             partitions=partitions,
@@ -374,7 +377,13 @@ class Node:
             membership=Membership(cluster=cluster),
             quorum=Quorum(cluster=cluster, partitions=partitions, exchange=exchange),
             produce=Produce(partitions=partitions, clock=clock),
-            fetch=Fetch(partitions=partitions, clock=clock, limits=limits, executor=self._disk),
+            fetch=Fetch(
+                partitions=partitions,
+                clock=clock,
+                limits=limits,
+                executor=self._disk,
+                selector=RackAwareSelector(cluster, exchange) if selects_by_rack else None,
+            ),
             offsets=Offsets(leaderships=leaderships),
             producers=Producers(leaderships=leaderships, cluster=cluster),
             topics=topics,

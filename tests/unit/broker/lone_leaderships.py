@@ -59,6 +59,10 @@ class MadeUpReplica(SimpleNamespace):
         if not self.is_leader:
             raise Refused(Reason.NOT_LEADER_OR_FOLLOWER)
 
+    def check_follower(self) -> None:
+        """None of them can serve readers unless it leads."""
+        self.check_leader()
+
 
 class MadeUpPartitions(Partitions):
     """The replicas of this node: plain objects that say whether they lead."""

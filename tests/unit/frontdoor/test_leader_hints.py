@@ -99,7 +99,7 @@ def test_a_fetch_is_sent_on_at_once(version: int) -> None:
     assert [each.node_id for each in answer.node_endpoints] == ([2] if version >= 16 else [])
 
 
-def test_a_follower_sends_readers_to_its_leader() -> None:
+def test_a_follower_that_serves_nobody_sends_readers_to_its_leader() -> None:
     here = world()
     replica = here.cluster.partitions.put(0, leads=False, term=9, leader=2)
     replica.needs_index = lambda offset: False

@@ -69,6 +69,7 @@ from penstock.records.batch import build_batch
 from penstock.records.compression import Codec
 from penstock.records.legacy import build_message
 from penstock.records.record import Record
+from penstock.replication.replica import Replica
 from tests.unit.broker.lone_leaderships import lone_leaderships
 from tests.unit.broker.partition_rig import Node, running
 from tests.unit.replication.rig import (
@@ -423,6 +424,52 @@ def test_a_fetch_that_comes_again_is_answered_like_a_new_one(tmp_path: Path, ver
             door.memory.close()
             assert not any(len(replica._watches) for replica in replicas)
             assert len(remembered) == partitions + 1
+
+    run(scenario)
+
+
+class Nearby:
+    """Knows of a follower in the rack of some partitions."""
+
+    def __init__(self, *partitions: int) -> None:
+        self.partitions = partitions
+
+    def select(self, leader: Replica, rack: str, offset: int) -> int | None:
+        assert (rack, offset) == ("here", 0)
+        return 7 if leader.partition.partition in self.partitions else None
+
+
+@pytest.mark.parametrize("version", [10, 11, 12, 13, 18])
+@pytest.mark.parametrize("partitions", [2, 12])
+def test_a_consumer_is_told_of_the_follower_in_its_rack(
+    tmp_path: Path, version: int, partitions: int
+) -> None:
+    """With every fetch, also where fetches and answers are remembered, until there is none."""
+
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            await node.create(TOPIC, TOPIC_ID, range(partitions), TopicConfig())
+            replica = node.partitions.get(TOPIC, 1)
+            replica.append(batch(b"a"))
+            await replica.committed()
+            door, nearby = Door(node), Nearby(1)
+            door.fetch._selector = cast(Any, nearby)
+            rack = {"rack_id": "here"} if version >= 11 else {}
+            request: FetchRequest = fetch_request(version, **rack)
+            request.topics[0].partitions = [
+                FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=100_000)
+                for index in range(partitions)
+            ]
+            for named, preferred in ((1, 7), (1, 7), (0, -1), (1, 7)):
+                nearby.partitions = (named,) if named else ()
+                response = await door.ask(fetch.API, version, request)
+                data = response.responses[0].partitions[1]
+                expected = preferred if version >= 11 else -1
+                assert data.preferred_read_replica == expected
+                assert (data.error_code, data.high_watermark) == (0, 1)
+                assert (data.records == b"") is (expected == 7)
+            if door.memory is not None:
+                door.memory.close()
 
     run(scenario)
 

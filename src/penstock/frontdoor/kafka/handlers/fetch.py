@@ -9,6 +9,11 @@
 - The last stable offset is the high watermark, since there are no transactions yet; for
   read_committed the list of aborted ones is empty.
 - From version 16 on, whoever asks the wrong broker is told the right one (KIP-951).
+- From version 11 on, followers serve consumers too. With `replica.selector.class` set, the leader
+  sends those that name their rack to a follower there (KIP-392). A follower never answers
+  OFFSET_OUT_OF_RANGE, which some clients take for the last word: for what it does not have it
+  answers OFFSET_NOT_AVAILABLE, and the client asks the leader. Whether a consumer's past differs
+  from the log (KIP-595) only the leader says.
 - Followers do not fetch: brokers replicate on the peer port.
 """
 
@@ -43,6 +48,7 @@ FIRST_MAGIC_2_VERSION = 4
 # Older clients do not know the code for a storage error and would give up.
 FIRST_STORAGE_ERROR_VERSION = 6
 FIRST_ZSTD_VERSION = 10
+FIRST_RACK_VERSION = 11
 FIRST_TOPIC_ID_VERSION = 13
 FIRST_HINT_VERSION = 16
 READ_COMMITTED = 1
@@ -135,6 +141,7 @@ def handle(call: Call, request: FetchRequest) -> FetchCall:
         bytes_max=request.max_bytes,
         magic=_magic(version),
         takes_zstd=version >= FIRST_ZSTD_VERSION,
+        rack=request.rack_id if version >= FIRST_RACK_VERSION else None,
     )
     if memory is not None:
         return call.services.fetch.fetch_again(memory.reader, query)
@@ -246,6 +253,8 @@ def _partition(version: int, is_read_committed: bool, fetched: Fetched) -> Parti
     )
     if fetched.reason is not None:
         data.error_code = _code(version, fetched.reason)
+    if fetched.preferred is not None:
+        data.preferred_read_replica = fetched.preferred
     if fetched.diverging is not None:
         term, end_offset = fetched.diverging
         data.diverging_epoch = EpochEndOffset(epoch=term, end_offset=end_offset)
