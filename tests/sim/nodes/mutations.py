@@ -24,6 +24,7 @@ from penstock.groups.membership import Membership
 from penstock.groups.records import GroupRecord, GroupRemoved
 from penstock.groups.state import GroupsState
 from penstock.model.errors import Reason, Refused
+from penstock.model.file_ranges import FileRange
 from penstock.model.ids import BrokerId, GroupId, MemberId, Offset
 from penstock.replication import state_files
 from penstock.replication.commit import Commit
@@ -207,6 +208,40 @@ def old_id_not_fenced(self: Membership, member_id: MemberId, instance_id: str | 
 def returns_rebalance(self: Group, member: Member, topics_before: frozenset[str] | None) -> bool:
     """A restart that changes nothing interrupts nobody."""
     return True
+
+
+# Followers that serve consumers
+
+
+@mutation("a follower shows all that it has", (Replica, "read_as_follower"))
+def follower_shows_all(self: Replica, offset: int, bytes_max: int) -> FileRange | None:
+    """What is not committed may be replaced."""
+    if offset >= self.log_end_offset:
+        return None
+    return self._log.read(Offset(offset), bytes_max, self.log_end_offset)
+
+
+@mutation("a follower that has lost something serves consumers", (Replica, "check_follower"))
+def follower_in_doubt_serves(self: Replica) -> None:
+    """Until it was filled again it does not have what it once showed."""
+    self.check_running()
+    if self.is_leader or self._node.leader is None:
+        raise self._not_leader()
+
+
+@mutation("a follower judges offsets that it does not have", (Replica, "read_as_follower"))
+def follower_judges(self: Replica, offset: int, bytes_max: int) -> FileRange | None:
+    """It may lag, and clients take it at its word."""
+    if self.high_watermark <= offset <= self.log_end_offset:
+        return None
+    return self._read(offset, bytes_max)
+
+
+@mutation("a leader sends consumers to followers that lag", (Replica, "followers_with"))
+def leader_names_those_who_lag(self: Replica, offset: int) -> dict[BrokerId, Offset]:
+    """They would come back at once."""
+    ends = self.progress()
+    return {member.node: ends[member] for member in ends if member != self.id}
 
 
 # Stops

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from penstock.cluster.broker_settings import RACK_AWARE_SELECTOR
 from penstock.cluster.changes import Change, TopicDeleted
 from penstock.config import Settings
 from penstock.groups.partitioner import partition_of
@@ -34,6 +35,7 @@ SMALL = {
     "log.index.interval.bytes": "100",
     "group.initial.rebalance.delay.ms": "100",
     "group.min.session.timeout.ms": "100",
+    "replica.selector.class": RACK_AWARE_SELECTOR,
 }
 # How long a stop may take: a hand-over and the clients that wait have bounds, disks are slow.
 STOP_S_MAX = 30.0
@@ -44,6 +46,11 @@ Histories = Callable[[Replica], History]
 
 def peer_endpoint(node: BrokerId) -> Endpoint:
     return Endpoint(f"node-{node}", 9095)
+
+
+def rack_of(node: BrokerId) -> str:
+    """Every node stands in its own."""
+    return f"rack-{node}"
 
 
 class SimulatedNode:
@@ -68,6 +75,7 @@ class SimulatedNode:
             join=join,
             advertise_peer=peer_endpoint(self.node),
             broker=SMALL,
+            rack=rack_of(self.node),
         )
         self._raft = raft
         self._snapshot_records = snapshot_records

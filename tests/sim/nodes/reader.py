@@ -1,7 +1,8 @@
 """A simulated consumer as Kafka's are: metadata, fetch sessions, and leader epochs (KIP-320).
 
 It reads everything from the beginning and must see every record once and in order, wherever the
-leaderships go. What it has read is committed, so nobody may ever tell it that it was cut off.
+leaderships go. What it has read is committed, so nobody may ever tell it that it was cut off. One
+that stands in a rack reads from the follower there once a leader has sent it to that (KIP-392).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,12 +17,14 @@ from penstock.model.file_ranges import FileRange
 from penstock.model.ids import NO_TOPIC_ID, BrokerId, PartitionId, TopicName
 from penstock.records.batch import decode_records
 from penstock.replication.positions import Position
+from penstock.replication.replica import Replica
 from tests.sim.machine.world import World
-from tests.sim.nodes.node import SimulatedNode
+from tests.sim.nodes.node import SimulatedNode, rack_of
 from tests.sim.replicas.clients import whole_batch
 from tests.sim.replicas.history import History, require
 
 ANSWER_S_MAX = 3.0
+OLD_PREFERENCE_CHANCE = 0.1
 WAIT_MS = (0, 100, 500)
 BYTES_MAX = (200, 4096)
 _SESSION_OVER = frozenset({Reason.FETCH_SESSION_ID_NOT_FOUND, Reason.INVALID_FETCH_SESSION_EPOCH})
@@ -38,6 +41,13 @@ class Place(NamedTuple):
     term: int = -1
     # Whether the leader of this term said that nothing was cut.
     is_validated: bool = True
+    # The follower that the leader has sent it to.
+    preferred: BrokerId | None = None
+
+    @property
+    def source(self) -> BrokerId | None:
+        """Whom to ask next: what was cut only the leader says."""
+        return self.leader if self.preferred is None or not self.is_validated else self.preferred
 
 
 class Session:
@@ -72,8 +82,11 @@ class Reader:
         topic: str,
         keys: Sequence[PartitionId],
         history_of: Callable[[PartitionId], History | None],
+        beside: BrokerId | None = None,
     ) -> None:
         self._world = world
+        # The node in whose rack it stands.
+        self._beside = beside
         self._nodes = {node.node: node for node in nodes}
         self._topic = TopicName(topic)
         self._history_of = history_of
@@ -83,28 +96,45 @@ class Reader:
         self._sessions: dict[BrokerId, Session] = {}
         self._asked = 0
         self._is_waiting = False
+        # The last high watermark that each follower told, by node and partition.
+        self._told: dict[tuple[BrokerId, int], tuple[Replica, int]] = {}
         self.records = 0
         self.incremental = 0
+        # How many of the records came from followers.
+        self.from_followers = 0
 
     def act(self) -> None:
         if self._is_waiting:
             return
-        led: dict[BrokerId, list[int]] = {}
+        if self._beside is not None and self._world.random.random() < OLD_PREFERENCE_CHANCE:
+            self.prefer(self._world.random.choice(list(self._nodes)))
+        sources: dict[BrokerId, list[int]] = {}
+        for index, place in self.places.items():
+            if place.source is not None and self._nodes[place.source].is_responsive:
+                sources.setdefault(place.source, []).append(index)
+            elif place.preferred is not None:
+                self.places[index] = place._replace(preferred=None)
+        if sum(map(len, sources.values())) < len(self.places):
+            self._refresh()
+        if sources:
+            node = self._world.random.choice(list(sources))
+            self._ask(self._nodes[node], sources[node])
+
+    def prefer(self, node: BrokerId) -> None:
+        """Clients keep for minutes where they were sent, whatever has become of it since."""
         for index, place in self.places.items():
             if place.leader is not None:
-                led.setdefault(place.leader, []).append(index)
-        reachable = [node for node in led if self._nodes[node].is_responsive]
-        if len(led) > len(reachable) or not led or None in self._leaders():
-            self._refresh()
-        if reachable:
-            node = self._world.random.choice(reachable)
-            self._ask(self._nodes[node], led[node])
+                self.places[index] = place._replace(preferred=node)
+
+    def start_over(self) -> None:
+        """As another consumer, which begins at the beginning."""
+        self._asked += 1
+        self._is_waiting = False
+        self._sessions.clear()
+        self.places = {index: Place() for index in self.places}
 
     def is_at_the_end(self, ends: Mapping[int, int]) -> bool:
         return all(place.offset == ends[index] for index, place in self.places.items())
-
-    def _leaders(self) -> list[BrokerId | None]:
-        return [place.leader for place in self.places.values()]
 
     # Metadata
 
@@ -125,7 +155,7 @@ class Reader:
             )
 
     def _lose_leader(self, index: int) -> None:
-        self.places[index] = self.places[index]._replace(leader=None)
+        self.places[index] = self.places[index]._replace(leader=None, preferred=None)
 
     # Asking
 
@@ -140,7 +170,7 @@ class Reader:
             self._is_waiting = False
             self._session(node).begin_again()
             for index, place in self.places.items():
-                if place.leader == node:
+                if node in (place.leader, place.preferred):
                     self._lose_leader(index)
 
     def _session(self, node: BrokerId) -> Session:
@@ -153,8 +183,9 @@ class Reader:
             if not self.places[index].is_validated:
                 self._validate(services, index)
         ready = [index for index in indexes if self.places[index].is_validated]
-        if ready and self._world.random.random() < 0.1:
-            await self._look_at_the_end(services, ready[0])
+        led = [index for index in ready if self.places[index].leader == node.node]
+        if led and self._world.random.random() < 0.1:
+            await self._look_at_the_end(services, led[0])
         if ready:
             await self._fetch(node, services, ready, number)
         if number == self._asked:
@@ -204,6 +235,7 @@ class Reader:
             wait_ms_max=random.choice(WAIT_MS),
             bytes_min=1,
             bytes_max=random.choice(BYTES_MAX),
+            rack="" if self._beside is None else rack_of(self._beside),
         )
         try:
             answer = await services.fetch.fetch(query)
@@ -218,7 +250,7 @@ class Reader:
             return
         session.answered(answer.session_id, places)
         for fetched, content in contents:
-            self._take(fetched, content)
+            self._take(node, fetched, content)
 
     def _wanted(self, index: int) -> Wanted:
         place = self.places[index]
@@ -234,7 +266,7 @@ class Reader:
 
     # Reading
 
-    def _take(self, fetched: Fetched, content: bytes) -> None:
+    def _take(self, node: SimulatedNode, fetched: Fetched, content: bytes) -> None:
         index = fetched.wanted.partition
         place = self.places[index]
         require(
@@ -247,13 +279,52 @@ class Reader:
                 f"offset {place.offset} of partition {index} is said to be out of range",
             )
             self._lose_leader(index)
+        elif fetched.preferred is not None:
+            self._go_to(fetched.preferred, index)
+        elif place.leader != node.node:
+            self._check_follower(node, index, fetched.high_watermark)
+            before = self.records
+            self._read(index, content, fetched.high_watermark)
+            self.from_followers += self.records - before
+        else:
+            require(
+                fetched.high_watermark >= place.offset,
+                f"partition {index} was read up to {place.offset}, and its high watermark is "
+                f"{fetched.high_watermark}",
+            )
+            self._read(index, content, fetched.high_watermark)
+
+    def _go_to(self, follower: BrokerId, index: int) -> None:
+        """It is in sync and has the offset, unless its disk has lost something since."""
+        place = self.places[index]
+        replica = self._nodes[follower].replica(self._keys[index])
+        if replica is not None and replica.stopped_because is None and not replica._refill.is_due:
+            require(
+                replica.log_start_offset <= place.offset <= replica.log_end_offset,
+                f"a consumer at {place.offset} of partition {index} is sent to {follower}, which "
+                f"has {replica.log_start_offset} to {replica.log_end_offset}",
+            )
+        self.places[index] = place._replace(preferred=follower)
+
+    def _check_follower(self, node: SimulatedNode, index: int, high_watermark: int) -> None:
+        """It has what it ever had, tells what is committed, and does not go back."""
+        replica = node.replica(self._keys[index])
+        if replica is None or replica.stopped_because is not None:
             return
         require(
-            fetched.high_watermark >= place.offset,
-            f"partition {index} was read up to {place.offset}, and its high watermark is "
-            f"{fetched.high_watermark}",
+            not replica._refill.is_due,
+            f"{replica.id} serves a consumer, and has lost part of partition {index}",
         )
-        self._read(index, content, fetched.high_watermark)
+        require(
+            high_watermark <= replica.high_watermark,
+            f"{replica.id} tells of {high_watermark}, and knows of {replica.high_watermark}",
+        )
+        before, told = self._told.get((node.node, index), (replica, 0))
+        require(
+            before is not replica or told <= high_watermark,
+            f"{replica.id} tells of {high_watermark} after {told}",
+        )
+        self._told[node.node, index] = replica, high_watermark
 
     def _read(self, index: int, content: bytes, end: int) -> None:
         place, history = self.places[index], self._history_of(self._keys[index])

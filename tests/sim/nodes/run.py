@@ -62,6 +62,7 @@ class RunReport:
     # Static members that came back to the generation they had left.
     returned: int
     read: int
+    read_from_followers: int
     fetched_in_sessions: int
     stops: int
     moves: int
@@ -93,7 +94,7 @@ class Run:
         self.committer = Committer(self.world, self.nodes, DATA, DATA_PARTITIONS)
         self.producers: list[Producer] = []
         self.producers_of: dict[PartitionId, list[Producer]] = {}
-        self.reader: Reader | None = None
+        self.readers: list[Reader] = []
         self.group = WorkGroup(DATA, DATA_PARTITIONS)
         self.loose: LooseProducer | None = None
 
@@ -200,9 +201,12 @@ class Run:
         for number in range(2 * DATA_PARTITIONS):
             self._add_producer(partitions[number % DATA_PARTITIONS], number + 1, share)
         self.loose = LooseProducer(partitions[0], DATA, self.operations // 10)
-        self.reader = Reader(
-            self.world, self.nodes, DATA, topic.partition_ids(), self.histories.get
-        )
+        # One reads from leaders, and one from the follower in its rack.
+        keys = topic.partition_ids()
+        for beside in (None, self.random.choice(self.nodes).node):
+            self.readers.append(
+                Reader(self.world, self.nodes, DATA, keys, self.histories.get, beside)
+            )
         for number in range(GROUP_MEMBERS):
             GroupConsumer(self.world, self.nodes, self.group, number)
 
@@ -219,8 +223,8 @@ class Run:
             node.ask(self.group.look(node))
 
     def _read(self) -> None:
-        if self.reader is not None:
-            self.reader.act()
+        for reader in self.readers:
+            reader.act()
 
     # Faults
 
@@ -377,8 +381,9 @@ class Run:
             for key, replicas in self._groups()
             if replicas[0].partition.topic == DATA
         }
-        if self.reader is not None and not self.reader.is_at_the_end(ends):
-            return f"a consumer is at {self.reader.places} of {ends}"
+        for reader in self.readers:
+            if not reader.is_at_the_end(ends):
+                return f"a consumer is at {reader.places} of {ends}"
         if not self.group.is_explained():
             return f"of a group this is found: {self.group.found}"
         if self.committer.acknowledged and not self.committer.is_explained:
@@ -458,8 +463,9 @@ class Run:
             commits_of_members=self.group.acknowledged,
             fenced=self.group.fenced,
             returned=self.group.returned,
-            read=0 if self.reader is None else self.reader.records,
-            fetched_in_sessions=0 if self.reader is None else self.reader.incremental,
+            read=sum(reader.records for reader in self.readers),
+            read_from_followers=sum(reader.from_followers for reader in self.readers),
+            fetched_in_sessions=sum(reader.incremental for reader in self.readers),
             stops=sum(node.stops for node in self.nodes),
             moves=self.moves,
             disks_replaced=self.disks_replaced,

@@ -18,6 +18,7 @@ def test_every_invariant_holds_in_random_runs(block: int) -> None:
     assert sum(report.commits_of_members for report in reports) > SEEDS_PER_BLOCK
     assert sum(report.fenced for report in reports) > 0
     assert sum(report.read for report in reports) > 100 * SEEDS_PER_BLOCK
+    assert sum(report.read_from_followers for report in reports) > 20 * SEEDS_PER_BLOCK
     assert sum(report.fetched_in_sessions for report in reports) > 5 * SEEDS_PER_BLOCK
     assert sum(report.stops for report in reports) > 0
     assert not any(report.histories_given_up for report in reports)
