@@ -7,15 +7,24 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.protocol.kafka.api_keys import ApiKey
 from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.protocol.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from tests.e2e.cluster_nodes import Cluster, ClusterNode, wait_until
+from penstock.protocol.kafka.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponseBroker,
+)
+from tests.e2e.apache_kafka import apache_kafka
+from tests.e2e.clients.java import missing
+from tests.e2e.cluster_nodes import METADATA_VERSION, Cluster, ClusterNode, wait_until
+from tests.e2e.wire import connect, frame
 
 pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(180)]
 
@@ -23,6 +32,7 @@ SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 TOPIC = "racks"
 PATIENCE_S = 60.0
 FETCH_VERSION = 12
+FIRST_RACK_VERSION = 11
 
 
 @pytest.fixture
@@ -114,21 +124,123 @@ class Writing:
         assert self._producer.flush(PATIENCE_S) == 0
 
 
-def fetch(
-    node: ClusterNode, offset: int, *, term: int = -1, rack: str = "", version: int = FETCH_VERSION
-) -> Any:
-    place = FetchPartition(
-        partition=0, current_leader_epoch=term, fetch_offset=offset, partition_max_bytes=1 << 20
-    )
+class Cast(NamedTuple):
+    """Who plays which part for the topic's one partition."""
+
+    leader: MetadataResponseBroker
+    follower: MetadataResponseBroker
+    term: int
+
+    @classmethod
+    def of(cls, bootstrap: str) -> "Cast":
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=TOPIC)], allow_auto_topic_creation=False
+        )
+        with connect(bootstrap.split(",")[0]) as wire:
+            wire.send(frame(ApiKey.METADATA, METADATA_VERSION, request))
+            answer = wire.receive(ApiKey.METADATA, METADATA_VERSION)
+        brokers = {broker.node_id: broker for broker in answer.brokers}
+        (partition,) = answer.topics[0].partitions
+        leader = brokers.pop(partition.leader_id)
+        return cls(leader, brokers[min(brokers)], partition.leader_epoch)
+
+
+class Told(NamedTuple):
+    code: ErrorCode
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    # Whether the consumer is sent to the follower, and whether it gets records.
+    is_sent_on: bool = False
+    has_records: bool = False
+
+
+def fetch(cast: Cast, broker: MetadataResponseBroker, offset: int, **options: Any) -> Told:
+    version = options.pop("version", FETCH_VERSION)
+    rack = {"rack_id": options.pop("rack", "")} if version >= FIRST_RACK_VERSION else {}
+    place = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20, **options)
+    topic = FetchTopic(topic=TOPIC, partitions=[place])
     request = FetchRequest(
-        max_wait_ms=0,
-        min_bytes=1,
-        session_epoch=-1,
-        topics=[FetchTopic(topic=TOPIC, partitions=[place])],
-        rack_id=rack,
+        max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, session_epoch=-1, topics=[topic], **rack
     )
-    answer = node.ask(ApiKey.FETCH, version, request)
-    return answer.responses[0].partitions[0]
+    with connect(f"{broker.host}:{broker.port}") as wire:
+        wire.send(frame(ApiKey.FETCH, version, request))
+        answer = wire.receive(ApiKey.FETCH, version)
+    data = answer.responses[0].partitions[0]
+    assert data.preferred_read_replica in (-1, cast.follower.node_id)
+    return Told(
+        ErrorCode(data.error_code),
+        data.high_watermark,
+        data.last_stable_offset,
+        data.log_start_offset,
+        data.preferred_read_replica >= 0,
+        bool(data.records),
+    )
+
+
+def answers(bootstrap: str) -> dict[str, Told]:
+    """What leader and follower say to consumers of a topic with ten records."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+    for number in range(10):
+        producer.produce(TOPIC, b"%d" % number, partition=0)
+        assert producer.flush(PATIENCE_S) == 0
+    cast = Cast.of(bootstrap)
+    leader, follower, term = cast
+    wait_until(
+        "a follower that has caught up",
+        lambda: (
+            fetch(cast, follower, 10).high_watermark == 10
+            and fetch(cast, leader, 10, rack=follower.rack).is_sent_on
+        ),
+        PATIENCE_S,
+    )
+    return {
+        "sent on": fetch(cast, leader, 3, rack=follower.rack),
+        "sent on at the end": fetch(cast, leader, 10, rack=follower.rack),
+        "in the leader's rack": fetch(cast, leader, 3, rack=leader.rack),
+        "in no rack": fetch(cast, leader, 3),
+        "in an unknown rack": fetch(cast, leader, 3, rack="nowhere"),
+        "too far": fetch(cast, leader, 11, rack=follower.rack),
+        "unknown epoch": fetch(cast, leader, 3, rack=follower.rack, current_leader_epoch=term + 1),
+        "unknown last epoch": fetch(cast, leader, 3, last_fetched_epoch=term + 1),
+        "served": fetch(cast, follower, 3, rack=follower.rack, current_leader_epoch=term),
+        "served without a rack": fetch(cast, follower, 3),
+        "served at the end": fetch(cast, follower, 10),
+        "follower, too far": fetch(cast, follower, 11),
+        "follower, unknown epoch": fetch(cast, follower, 3, current_leader_epoch=term + 1),
+        "follower, unknown last epoch": fetch(cast, follower, 3, last_fetched_epoch=term + 1),
+        "follower, old version": fetch(cast, follower, 3, version=FIRST_RACK_VERSION - 1),
+    }
+
+
+def refused(code: ErrorCode) -> Told:
+    return Told(code, -1, -1, -1)
+
+
+NOTHING, RECORDS = Told(ErrorCode.NONE, 10, 10, 0), Told(ErrorCode.NONE, 10, 10, 0, False, True)
+SENT_ON = Told(ErrorCode.NONE, 10, 10, 0, True)
+KAFKAS = {
+    "sent on": SENT_ON,
+    "sent on at the end": SENT_ON,
+    "in the leader's rack": RECORDS,
+    "in no rack": RECORDS,
+    "in an unknown rack": RECORDS,
+    "too far": refused(ErrorCode.OFFSET_OUT_OF_RANGE),
+    "unknown epoch": refused(ErrorCode.UNKNOWN_LEADER_EPOCH),
+    "unknown last epoch": refused(ErrorCode.OFFSET_OUT_OF_RANGE),
+    "served": RECORDS,
+    "served without a rack": RECORDS,
+    "served at the end": NOTHING,
+    "follower, too far": refused(ErrorCode.OFFSET_OUT_OF_RANGE),
+    "follower, unknown epoch": refused(ErrorCode.UNKNOWN_LEADER_EPOCH),
+    "follower, unknown last epoch": refused(ErrorCode.OFFSET_OUT_OF_RANGE),
+    "follower, old version": refused(ErrorCode.NOT_LEADER_OR_FOLLOWER),
+}
+# Our followers leave the last word to the leader (decision 34).
+OURS = KAFKAS | {
+    "follower, too far": refused(ErrorCode.OFFSET_NOT_AVAILABLE),
+    "follower, unknown last epoch": RECORDS,
+}
 
 
 def test_a_consumer_reads_from_its_rack_and_goes_on_when_nodes_die(cluster: Cluster) -> None:
@@ -160,33 +272,21 @@ def test_a_consumer_reads_from_its_rack_and_goes_on_when_nodes_die(cluster: Clus
         reading.close()
 
 
-def test_answers_of_leaders_and_followers_on_the_wire(cluster: Cluster) -> None:
-    leader = cluster.leader(TOPIC)
-    follower, _ = (node for node in cluster.nodes.values() if node is not leader)
-    Writing(cluster).write(10)
-    wait_until(
-        "the follower's high watermark",
-        lambda: fetch(follower, 0).high_watermark == 10,
-        PATIENCE_S,
-    )
-    sent = fetch(leader, 3, rack=rack_of(follower))
-    assert (sent.error_code, sent.preferred_read_replica) == (ErrorCode.NONE, follower.number)
-    assert (sent.high_watermark, sent.last_stable_offset, sent.log_start_offset) == (10, 10, 0)
-    assert sent.records == b""
-    kept = fetch(leader, 3, rack=rack_of(leader))
-    served = fetch(follower, 3, rack=rack_of(follower))
-    assert kept == served
-    assert (served.preferred_read_replica, served.high_watermark) == (-1, 10)
-    assert served.records
-    codes = {
-        fetch(follower, 3, term=0).error_code,
-        fetch(leader, 3, term=0).error_code,
-    }
-    assert codes == {ErrorCode.FENCED_LEADER_EPOCH}
-    unknown = fetch(follower, 3, term=99)
-    assert unknown.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
-    old = fetch(follower, 3, version=10)
-    assert old.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    beyond = fetch(follower, 11)
-    assert beyond.error_code == ErrorCode.OFFSET_NOT_AVAILABLE
-    assert fetch(leader, 11).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+def test_leaders_and_followers_answer_like_kafka_but_for_offsets_they_do_not_have(
+    cluster: Cluster,
+) -> None:
+    assert answers(cluster.bootstrap) == OURS
+    cast = Cast.of(cluster.bootstrap)
+    for broker in (cast.leader, cast.follower):
+        told = fetch(cast, broker, 3, current_leader_epoch=cast.term - 1)
+        assert told == refused(ErrorCode.FENCED_LEADER_EPOCH)
+
+
+@pytest.mark.xdist_group("apache-kafka")
+def test_what_kafka_answers_is_known(tmp_path: Path) -> None:
+    if missing():
+        pytest.skip(f"not installed: {', '.join(missing())}")
+    with apache_kafka(tmp_path, nodes=3, replica_selector_class=SELECTOR) as bootstrap:
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(PATIENCE_S)
+        assert answers(bootstrap) == KAFKAS
