@@ -210,6 +210,10 @@ def test_static_settings_come_back_in_normal_form() -> None:
         ({"zzz": "3"}, "no broker setting named zzz."),
         ({"num.partitions": "0"}, "num.partitions can't be '0': Value must be at least 1"),
         ({"num.partitions": "many"}, "num.partitions can't be 'many': Not a number"),
+        (
+            {"replica.selector.class": "com.example.Nearest"},
+            "It can only be org.apache.kafka.common.replica.RackAwareReplicaSelector",
+        ),
         ({"broker.id": "7"}, "broker.id can't be set: use --node"),
         (
             {
