@@ -251,8 +251,12 @@ class Leader:
 
         A quorum that holds an old entry proves nothing: a candidate without it can still win
         with a later term (the Raft paper, figure 8).
+
+        Nor is anything committed that the own disk does not hold, though others may: followers
+        serve readers, and a reader that comes from them must not be ahead of the leader.
         """
-        index = self.replication.quorum_match_index()
+        replication = self.replication
+        index = min(replication.quorum_match_index(), replication.own.match_index)
         return index if index >= self.term_first_index else 0
 
     def _note_committed_bytes(self) -> None:

@@ -74,7 +74,7 @@ class Replication:
     def flush(self) -> None:
         """Sends every follower what it lacks and may be sent."""
         core = self._core
-        last_index, commit_index = core.log.last_index, self._told_index()
+        last_index, commit_index = core.log.last_index, core.commit_index
         settings = core.settings
         for progress in self.peers:
             # A probe goes out even when there is nothing to send: it finds out where they agree.
@@ -117,7 +117,6 @@ class Replication:
         core = self._core
         previous_index = LogIndex(progress.next_index - 1)
         last_index = entries[-1].index if entries else previous_index
-        commit_index = self._told_index()
         core.outbox.send(
             AppendRequest(
                 core.id,
@@ -126,24 +125,17 @@ class Replication:
                 previous_index,
                 previous_term,
                 entries,
-                commit_index,
+                core.commit_index,
             )
         )
-        told = commit_index if commit_index < last_index else last_index
+        told = core.commit_index if core.commit_index < last_index else last_index
         if told > progress.commit_sent:
             progress.commit_sent = told
         return last_index
 
-    def _told_index(self) -> LogIndex:
-        """What followers hear to be committed: no more than is safe here as well. They may serve
-        readers, and those would see more than the leader itself can show."""
-        core = self._core
-        commit_index, stable_index = core.commit_index, core.log.stable_index
-        return commit_index if commit_index < stable_index else stable_index
-
     def _commit_for(self, progress: Progress) -> LogIndex:
         """Never beyond what the follower is known to hold: elsewhere its log may differ."""
-        return LogIndex(min(self._told_index(), progress.match_index))
+        return LogIndex(min(self._core.commit_index, progress.match_index))
 
     def _send_commit(self, progress: Progress) -> None:
         core = self._core

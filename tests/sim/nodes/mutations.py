@@ -25,8 +25,8 @@ from penstock.groups.records import GroupRecord, GroupRemoved
 from penstock.groups.state import GroupsState
 from penstock.model.errors import Reason, Refused
 from penstock.model.file_ranges import FileRange
-from penstock.model.ids import BrokerId, GroupId, LogIndex, MemberId, Offset
-from penstock.raft.replication import Replication
+from penstock.model.ids import BrokerId, GroupId, MemberId, Offset
+from penstock.raft.leader import Leader
 from penstock.replication import state_files
 from penstock.replication.commit import Commit
 from penstock.replication.feed import Feed
@@ -245,10 +245,11 @@ def leader_names_those_who_lag(self: Replica, offset: int) -> dict[BrokerId, Off
     return {member.node: ends[member] for member in ends if member != self.id}
 
 
-@mutation("a leader tells of commits that it can't show itself", (Replication, "_told_index"))
-def leader_tells_all(self: Replication) -> LogIndex:
+@mutation("a leader commits what its own disk lacks", (Leader, "committable_index"))
+def leader_commits_without_its_disk(self: Leader) -> int:
     """A consumer that comes back from a follower would be ahead of its leader."""
-    return self._core.commit_index
+    index = self.replication.quorum_match_index()
+    return index if index >= self.term_first_index else 0
 
 
 # Stops

@@ -29,7 +29,7 @@ KNOWN_SEEDS = {
     "a host's snapshot holds what is not committed": 10,
     "a hosted state answers before its records are committed": 5,
     "a leader sends consumers to followers that lag": 43,
-    "a leader tells of commits that it can't show itself": 75,
+    "a leader commits what its own disk lacks": 75,
     "a new leader tells too early where a term ended": 70,
     "a node refuses by its own copy, however old it is": 1,
 }

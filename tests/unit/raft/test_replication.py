@@ -66,23 +66,6 @@ def test_the_commit_index_is_told_alone_only_once_nothing_is_on_its_way() -> Non
     assert leader.take() == notices
 
 
-def test_followers_hear_of_a_commit_once_the_leader_has_it_on_its_own_disk() -> None:
-    """Else their readers would see more than those of the leader."""
-    group = Group.of(3)
-    leader = group.elect(1)
-    leader.syncs_at_once = False
-    leader.node.propose("x", 1)
-    leader.take()
-    for number in (2, 3):
-        leader.node.step(AppendResponse(rid(number), rid(1), Term(1), LogIndex(2), LogIndex(1)))
-    assert leader.node.commit_index == 2
-    assert leader.take() == []
-    leader.sync()
-    assert leader.take() == [
-        CommitNotice(rid(1), rid(number), Term(1), LogIndex(2)) for number in (2, 3)
-    ]
-
-
 def test_the_window_is_bounded_in_bytes_too() -> None:
     group = Group.of(3, RaftSettings(append_bytes_max=100, bytes_in_flight_max=250))
     leader = group.elect(1)
