@@ -184,8 +184,7 @@ class GroupMember(ABC):
             log,
             self,
             loop=self._loop,
-            executor=parts.executor,
-            deadline=parts.disk_deadline,
+            side=parts.write_side,
             syncs_before_ack=self.config.flush_policy is FlushPolicy.BEFORE_ACK,
         )
         self._keeper = LogKeeper(

@@ -8,11 +8,10 @@ then, and those that lead make room for others: the file that they share lies be
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import Executor
 
 from penstock.model.ids import PartitionId, TopicId
 from penstock.raft.entries import HardState
-from penstock.replication.disk_deadline import DiskDeadline, DiskHangs
+from penstock.replication.write_side import DiskHangs, WriteSide
 from penstock.storage.file_system import SyncFailed
 from penstock.storage.hard_states import HardStates, StoredHardState
 
@@ -38,23 +37,21 @@ class HardStateWriter:
 
     __slots__ = (
         "_broken",
-        "_deadline",
-        "_executor",
         "_idle",
         "_is_closing",
         "_is_running",
         "_loop",
         "_queue",
         "_retry",
+        "_side",
         "_since",
         "_states",
         "hangs",
     )
 
-    def __init__(self, states: HardStates, executor: Executor, deadline: DiskDeadline) -> None:
+    def __init__(self, states: HardStates, side: WriteSide) -> None:
         self._states = states
-        self._executor = executor
-        self._deadline = deadline
+        self._side = side
         # When the job that runs was handed over, in ticks, and why it counts as failed.
         self._since = 0
         self.hangs: DiskHangs | None = None
@@ -90,8 +87,8 @@ class HardStateWriter:
     def check_deadline(self) -> None:
         """With every tick."""
         is_at_work = self._is_running and self._retry is None
-        if is_at_work and self.hangs is None and self._deadline.is_over(self._since):
-            self.hangs = self._deadline.error()
+        if is_at_work and self.hangs is None and self._side.is_over(self._since):
+            self.hangs = self._side.error()
             logger.error("terms and votes can't be written: %s", self.hangs)
 
     async def close(self) -> None:
@@ -106,7 +103,7 @@ class HardStateWriter:
         self._queue.append((change, done))
         if not self._is_running:
             self._is_running = True
-            self._since = self._deadline.now
+            self._since = self._side.now
             self._loop.call_soon(self._start)
 
     def _start(self) -> None:
@@ -119,8 +116,8 @@ class HardStateWriter:
             self._wake_idle()
 
     def _submit(self, requests: list[_Request]) -> None:
-        self._since = self._deadline.now
-        self._executor.submit(self._run, requests)
+        self._since = self._side.now
+        self._side.start(self._run, requests)
 
     def _take(self) -> list[_Request]:
         taken, self._queue = self._queue, []
@@ -163,16 +160,16 @@ class HardStateWriter:
 
     def _run(self, requests: list[_Request]) -> None:
         """In a worker thread."""
-        tell = self._loop.call_soon_threadsafe
+        report = self._side.report
         try:
             for change, _ in requests:
                 change()
             self._states.flush()
         except SyncFailed as error:
-            tell(self._failed, requests, error)
+            report(self._failed, requests, error)
         except OSError as error:
-            tell(self._write_failed, requests, error)
+            report(self._write_failed, requests, error)
         except Exception as error:
-            tell(self._failed, requests, error)
+            report(self._failed, requests, error)
         else:
-            tell(self._finished, requests, None)
+            report(self._finished, requests, None)

@@ -9,11 +9,11 @@ from penstock.model.ids import ReplicaId
 from penstock.raft.settings import RaftSettings
 from penstock.replication.batch_buffers import BatchBuffers
 from penstock.replication.cold_entries import FollowerReads
-from penstock.replication.disk_deadline import DiskDeadline
 from penstock.replication.hard_state_writer import HardStateWriter
 from penstock.replication.outbound import Outbound
 from penstock.replication.pressure import Pressure
 from penstock.replication.recent_entries import RecentEntries
+from penstock.replication.write_side import WriteSide
 from penstock.storage.file_system import FileSystem
 
 
@@ -25,7 +25,7 @@ class ReplicaParts:
     clock: Clock
     executor: Executor
     background: Executor
-    disk_deadline: DiskDeadline
+    write_side: WriteSide
     file_system: FileSystem
     pressure: Pressure
     buffers: BatchBuffers

@@ -30,7 +30,6 @@ from penstock.raft.settings import RaftSettings
 from penstock.records.batch import BatchHeader
 from penstock.replication.batch_buffers import BatchBuffers
 from penstock.replication.cold_entries import FollowerReads
-from penstock.replication.disk_deadline import DiskDeadline
 from penstock.replication.entry_codec import decode_membership, encode_membership
 from penstock.replication.hard_state_writer import NO_VOTE, HardStateWriter, stored
 from penstock.replication.keeper import RETURNING, STATE_SNAPSHOT
@@ -41,6 +40,7 @@ from penstock.replication.producer_ledger import ProducerLedger
 from penstock.replication.recent_entries import RecentEntries
 from penstock.replication.replica import Replica
 from penstock.replication.replica_parts import ReplicaParts
+from penstock.replication.write_side import WriteSide
 from penstock.storage.data_directory import DataDirectory
 from penstock.storage.file_system import FileSystem
 from penstock.storage.hard_states import HardStates, StoredHardState
@@ -87,7 +87,7 @@ class ReplicaStore:
         clock: Clock,
         executor: Executor,
         background: Executor,
-        disk_deadline: DiskDeadline,
+        write_side: WriteSide,
         limits: Limits,
         own: ReplicaId,
         outbound: Outbound,
@@ -103,15 +103,15 @@ class ReplicaStore:
         self._executor = executor
         self._background = background
         self._own = own
-        self._disk_deadline = disk_deadline
-        self._hard_states = HardStateWriter(hard_states, executor, disk_deadline)
+        self._write_side = write_side
+        self._hard_states = HardStateWriter(hard_states, write_side)
         self._parts = ReplicaParts(
             own=own,
             former=frozenset(ReplicaId(own.node, each) for each in directory.former_ids),
             clock=clock,
             executor=executor,
             background=background,
-            disk_deadline=disk_deadline,
+            write_side=write_side,
             file_system=file_system,
             pressure=self.pressure,
             buffers=BatchBuffers(),
@@ -126,7 +126,7 @@ class ReplicaStore:
 
     def tick(self) -> None:
         """A unit of time passed; comes before the replicas hear of it."""
-        self._disk_deadline.tick()
+        self._write_side.tick()
         self._hard_states.check_deadline()
 
     async def create(

@@ -17,13 +17,12 @@ A job that does not end in time counts as a write that failed, until it ends.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from penstock.model.errors import Refused
 from penstock.model.ids import LogIndex, Offset
 from penstock.replication.batch_buffers import Batch
-from penstock.replication.disk_deadline import DiskDeadline, DiskHangs
+from penstock.replication.write_side import DiskHangs, WriteSide
 from penstock.storage.file_system import SyncFailed
 from penstock.storage.log import Log, LogBase
 
@@ -134,8 +133,6 @@ class Writer:
     __slots__ = (
         "_broken",
         "_chores",
-        "_deadline",
-        "_executor",
         "_is_scheduled",
         "_log",
         "_loop",
@@ -144,6 +141,7 @@ class Writer:
         "_retry",
         "_retry_after_s",
         "_running",
+        "_side",
         "_syncs_next",
         "_when_idle",
         "failure",
@@ -156,15 +154,13 @@ class Writer:
         owner: WriterOwner,
         *,
         loop: asyncio.AbstractEventLoop,
-        executor: Executor,
-        deadline: DiskDeadline,
+        side: WriteSide,
         syncs_before_ack: bool,
     ) -> None:
         self._log = log
         self._owner = owner
         self._loop = loop
-        self._executor = executor
-        self._deadline = deadline
+        self._side = side
         self.syncs_before_ack = syncs_before_ack
         self._queue: list[LogWrite] = []
         self._chores: list[tuple[Chore, asyncio.Future[Any]]] = []
@@ -200,7 +196,7 @@ class Writer:
         if self._broken is not None:
             raise self._broken
         if self._running is not None and self._running.is_late:
-            raise self._deadline.error()
+            raise self._side.error()
         done: asyncio.Future[T] = self._loop.create_future()
         self._chores.append((chore, done))
         self._schedule()
@@ -218,10 +214,10 @@ class Writer:
     def check_deadline(self) -> None:
         """With every tick: those who wait for a job that hangs hear so."""
         job = self._running
-        if job is None or job.is_late or not self._deadline.is_over(job.since):
+        if job is None or job.is_late or not self._side.is_over(job.since):
             return
         job.is_late = True
-        error = self._deadline.error()
+        error = self._side.error()
         for _, done in (*job.chores, *self._chores):
             if not done.done():
                 done.set_exception(error)
@@ -247,7 +243,7 @@ class Writer:
             self._became_idle()
             return
         job = self._running = self._next_job()
-        self._executor.submit(self._run, job)
+        self._side.start(self._run, job)
 
     def _has_work(self) -> bool:
         if self._broken is not None:
@@ -263,7 +259,7 @@ class Writer:
         writes: list[LogWrite] = []
         if self._retry is None:
             writes, self._queue = self._queue, writes
-        job = _Job(writes, self._deadline.now)
+        job = _Job(writes, self._side.now)
         job.syncs = (
             self.syncs_before_ack or self._syncs_next or any(write.must_sync for write in writes)
         )
@@ -282,7 +278,7 @@ class Writer:
 
     def _heard_of(self, job: _Job) -> None:
         """The disk answers: what is left of the job has all its time again."""
-        job.since = self._deadline.now
+        job.since = self._side.now
         if job.is_late:
             job.is_late = False
             logger.warning("the disk answers again: %s", self._log.directory)
@@ -345,19 +341,19 @@ class Writer:
     # In the worker thread
 
     def _run(self, job: _Job) -> None:
-        tell = self._loop.call_soon_threadsafe
+        report = self._side.report
         try:
             self._carry_out(job)
             if job.syncs and (job.writes or not job.chores):
                 self._log.sync()
             if job.checkpointer is None:
-                tell(self._finished, job)
+                report(self._finished, job)
                 return
-            tell(self._wrote, job)
-            tell(self._finished_chores, job, self._run_chores(job, job.checkpointer))
+            report(self._wrote, job)
+            report(self._finished_chores, job, self._run_chores(job, job.checkpointer))
         except Exception as error:
             # A failed sync, damage, or a bug of ours: in each case the log is not to be trusted.
-            tell(self._broke, job, error)
+            report(self._broke, job, error)
 
     def _carry_out(self, job: _Job) -> None:
         """Batches of neighbouring writes go to the log together, unless something lies between."""

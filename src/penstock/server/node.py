@@ -46,12 +46,12 @@ from penstock.model.ids import BrokerId, ReplicaId
 from penstock.model.limits import Limits
 from penstock.model.peers import NO_CLUSTER, PEER_VERSION, PeerHello
 from penstock.net.occasional_log import OccasionalLog
-from penstock.replication.disk_deadline import DiskDeadline
 from penstock.replication.exchange import Exchange
 from penstock.replication.feed import Feed
 from penstock.replication.hosting import Host
 from penstock.replication.replica import Replica
 from penstock.replication.store import ReplicaStore
+from penstock.replication.write_side import WriteSide
 from penstock.server.parts import BoundNetwork, NodeParts
 from penstock.storage.address_book import read_addresses, write_addresses
 from penstock.storage.data_directory import DataDirectory, new_cluster_id
@@ -265,7 +265,7 @@ class Node:
             clock=self._clock,
             executor=self._disk,
             background=self._background,
-            disk_deadline=DiskDeadline(self._settings.disk_timeout_ms / 1000),
+            write_side=WriteSide(self._disk, self._settings.disk_timeout_ms / 1000),
             limits=limits,
             own=self.exchange.own,
             outbound=self.exchange,

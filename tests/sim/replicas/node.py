@@ -23,9 +23,9 @@ from penstock.model.topic_config import TopicConfig
 from penstock.net.occasional_log import OccasionalLog
 from penstock.raft.ready import Role
 from penstock.raft.settings import RaftSettings
-from penstock.replication.disk_deadline import DiskDeadline
 from penstock.replication.replica import Replica
 from penstock.replication.store import ReplicaStore
+from penstock.replication.write_side import WriteSide
 from penstock.storage.data_directory import DataDirectory
 from penstock.storage.hard_states import HardStates
 from penstock.storage.open_files import OpenFiles
@@ -193,6 +193,7 @@ class SimulatedNode:
 
     async def _build(self, process: Process) -> list[Replica]:
         drive, clock, limits = process.drive, process.clock, Limits()
+        executor = process.executor(4)
         directory = DataDirectory.open(
             PATH,
             node=self.node,
@@ -208,9 +209,9 @@ class SimulatedNode:
             file_system=drive,
             open_files=OpenFiles(drive, 100),
             clock=clock,
-            executor=process.executor(4),
+            executor=executor,
             background=process.executor(1),
-            disk_deadline=DiskDeadline(),
+            write_side=WriteSide(executor),
             limits=limits,
             own=own,
             outbound=exchange,

@@ -26,11 +26,11 @@ from penstock.model.ids import BrokerId, ReplicaId, TopicName
 from penstock.model.limits import Limits
 from penstock.net.occasional_log import OccasionalLog
 from penstock.raft.settings import RaftSettings
-from penstock.replication.disk_deadline import DiskDeadline
 from penstock.replication.exchange import Exchange
 from penstock.replication.feed import Feed
 from penstock.replication.hosting import Host
 from penstock.replication.store import ReplicaStore
+from penstock.replication.write_side import WriteSide
 from penstock.storage.data_directory import DataDirectory
 from penstock.storage.file_system import Bytes, RealFile, RealFileSystem
 from penstock.storage.hard_states import HardStates
@@ -122,7 +122,7 @@ async def node(path: Path) -> AsyncIterator[Running]:
             clock=CLOCK,
             executor=workers,
             background=workers,
-            disk_deadline=DiskDeadline(),
+            write_side=WriteSide(workers),
             limits=Limits(),
             own=own,
             outbound=exchange,

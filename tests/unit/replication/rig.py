@@ -26,12 +26,12 @@ from penstock.raft.messages import Message
 from penstock.raft.settings import RaftSettings
 from penstock.records.batch import build_batch, decode_records, parse_header
 from penstock.records.record import Record
-from penstock.replication.disk_deadline import DiskDeadline
 from penstock.replication.group_member import GroupMember
 from penstock.replication.outbound import Outbound
 from penstock.replication.pressure import Pressure
 from penstock.replication.replica import Replica
 from penstock.replication.store import ReplicaStore
+from penstock.replication.write_side import WriteSide
 from penstock.storage.data_directory import DataDirectory
 from penstock.storage.file_system import Bytes, File, RealFileSystem
 from penstock.storage.hard_states import HardStates
@@ -186,7 +186,7 @@ class Node:
             clock=self.clock,
             executor=self.disk,
             background=self.background,
-            disk_deadline=DiskDeadline(disk_timeout_s),
+            write_side=WriteSide(self.disk, disk_timeout_s),
             limits=self.limits,
             own=self.id,
             outbound=outbound or Alone(),

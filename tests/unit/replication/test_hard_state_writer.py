@@ -19,8 +19,8 @@ from penstock.model.ids import (
 )
 from penstock.raft.entries import HardState
 from penstock.replication import hard_state_writer
-from penstock.replication.disk_deadline import DiskDeadline
 from penstock.replication.hard_state_writer import HardStateWriter, stored
+from penstock.replication.write_side import WriteSide
 from penstock.storage.file_system import SyncFailed
 from penstock.storage.hard_states import StoredHardState
 
@@ -61,7 +61,7 @@ def run(scenario: Callable[[HardStateWriter, Disk], Awaitable[None]]) -> None:
     async def bounded() -> None:
         disk = Disk()
         with ThreadPoolExecutor(1) as executor:
-            writer = HardStateWriter(disk, executor, DiskDeadline())  # type: ignore[arg-type]
+            writer = HardStateWriter(disk, WriteSide(executor))  # type: ignore[arg-type]
             await asyncio.wait_for(scenario(writer, disk), PATIENCE_S)
 
     asyncio.run(bounded())

@@ -10,9 +10,9 @@ import pytest
 from penstock.model.ids import BrokerId, PartitionId, PartitionIndex, ReplicaId, TopicPartition
 from penstock.model.limits import Limits
 from penstock.model.topic_config import TopicConfig
-from penstock.replication.disk_deadline import DiskDeadline
 from penstock.replication.replica import Replica
 from penstock.replication.store import ReplicaStore
+from penstock.replication.write_side import WriteSide
 from penstock.storage.data_directory import DataDirectory
 from penstock.storage.hard_states import HardStates
 from penstock.storage.open_files import OpenFiles
@@ -38,7 +38,7 @@ class Node:
             clock=TestClock(),
             executor=executor,
             background=executor,
-            disk_deadline=DiskDeadline(),
+            write_side=WriteSide(executor),
             limits=Limits(),
             own=self.own,
             outbound=Alone(),

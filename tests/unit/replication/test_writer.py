@@ -8,7 +8,7 @@ import pytest
 
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import LogIndex, Offset
-from penstock.replication.disk_deadline import DiskDeadline
+from penstock.replication.write_side import WriteSide
 from penstock.replication.writer import Checkpointer, LogWrite, Writer
 from penstock.storage.log import Log
 from tests.unit.storage.fault_file_system import FaultFileSystem
@@ -56,8 +56,7 @@ def test_a_cut_that_fails_half_way_breaks_the_log_and_nothing_is_written_any_mor
                 log,
                 owner,
                 loop=loop,
-                executor=executor,
-                deadline=DiskDeadline(),
+                side=WriteSide(executor),
                 syncs_before_ack=True,
             )
             disk.failing.add("sync")
