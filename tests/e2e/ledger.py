@@ -21,6 +21,11 @@ class Ledger:
         self._left: set[str] = set()
         self.violations: list[str] = []
 
+    def joins(self, member: str) -> None:
+        """Comes first, also of a member whose name another one had before."""
+        with self._changed:
+            self._left.discard(member)
+
     def assigned(self, member: str, partitions: Iterable[int]) -> None:
         """The ones given are added to what the member has, as in both rebalance protocols."""
         with self._changed:

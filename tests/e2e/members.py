@@ -64,6 +64,7 @@ class ThreadMember:
         self.thread = threading.Thread(target=self._guarded, name=name, daemon=True)
 
     def start(self) -> None:
+        self.ledger.joins(self.name)
         self.thread.start()
 
     def stop(self) -> None:
