@@ -5,20 +5,16 @@ that it wants, and a timer ends the wait. Then what may be new is read once more
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
-from random import Random
-from typing import NamedTuple
 
 from penstock.broker.cold_reads import ColdReads
-from penstock.broker.fetch_sessions import FetchContext, FetchSessions, SessionStep
 from penstock.broker.later import Later
 from penstock.broker.partitions import Partitions
 from penstock.broker.rack_selector import RackAwareSelector
-from penstock.broker.readers import Fetched, PartitionKey, Reader, Wanted
-from penstock.model.clock import Clock
+from penstock.broker.readers import Fetched, Reader, Wanted
 from penstock.model.errors import Reason, Refused
 from penstock.model.file_ranges import FileRange
 from penstock.model.limits import Limits
@@ -32,11 +28,8 @@ _UNKNOWN = (Reason.UNKNOWN_TOPIC_OR_PARTITION, Reason.UNKNOWN_TOPIC_ID)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchQuery:
-    """What a consumer asks for in one request."""
+    """How a consumer asks, whatever it is that it reads."""
 
-    wanted: list[Wanted]
-    forgotten: Sequence[PartitionKey] = ()
-    step: SessionStep
     wait_ms_max: int
     bytes_min: int
     bytes_max: int
@@ -47,13 +40,30 @@ class FetchQuery:
     rack: str | None = None
 
 
-class FetchAnswer(NamedTuple):
-    session_id: int
-    partitions: list[Fetched]
+class FetchAnswer:
+    __slots__ = ("partitions",)
+
+    def __init__(self, partitions: list[Fetched]) -> None:
+        self.partitions = partitions
 
     def release(self) -> None:
         for fetched in self.partitions:
             fetched.release()
+
+
+class Reading:
+    """What one request reads, and what its consumer is told of it; a door may know better what
+    its consumers have heard already."""
+
+    __slots__ = ("is_kept", "reader")
+
+    def __init__(self, reader: Reader, *, is_kept: bool = False) -> None:
+        self.reader = reader
+        # Whether the reader is used again by later requests. Then it has only what may be new.
+        self.is_kept = is_kept
+
+    def answer(self, results: list[Fetched]) -> FetchAnswer:
+        return FetchAnswer(results)
 
 
 class Fetch:
@@ -63,10 +73,8 @@ class Fetch:
         self,
         *,
         partitions: Partitions,
-        clock: Clock,
         limits: Limits,
         executor: Executor,
-        random: Random | None = None,
         selector: RackAwareSelector | None = None,
     ) -> None:
         self._partitions = partitions
@@ -74,44 +82,14 @@ class Fetch:
         # Who sends consumers to followers; without it all read from leaders.
         self._selector = selector
         self._cold_reads = ColdReads(executor)
-        choose = Random() if random is None else random
-        self._sessions = FetchSessions(
-            partitions=partitions,
-            clock=clock,
-            sessions_max=limits.fetch_sessions_max,
-            choose_id=lambda id_max: choose.randint(1, id_max),
-        )
 
-    @property
-    def sessions(self) -> FetchSessions:
-        return self._sessions
+    def reader(self, wanted: Iterable[Wanted]) -> Reader:
+        return Reader(self._partitions, wanted)
 
-    def fetch(self, query: FetchQuery) -> "FetchCall":
-        """The answer, at once or later; refuses what is out of step with its session."""
-        context = self._sessions.begin(query.step, query.wanted, query.forgotten)
-        return self._start(context, query)
-
-    def fetch_again(self, reader: Reader, query: FetchQuery) -> "FetchCall":
-        """For a reader that was kept: its answer has only what may be new."""
-        return self._start(FetchContext(reader, is_kept=True), query)
-
-    def keep(self, wanted: Sequence[Wanted]) -> Reader | None:
-        """For a consumer without a session that is likely to ask for the same again; None if too
-        much is remembered already."""
-        if not self._sessions.make_room(len(wanted)):
-            return None
-        reader = Reader(self._partitions, wanted)
-        self._sessions.partition_count += len(reader)
-        return reader
-
-    def let_go(self, reader: Reader) -> None:
-        """Of a reader that was kept."""
-        self._sessions.partition_count -= len(reader)
-        reader.close()
-
-    def _start(self, context: FetchContext, query: FetchQuery) -> "FetchCall":
-        call = FetchCall(self, context, query)
-        unindexed = _unindexed(context.reader)
+    def fetch(self, reading: Reading, query: FetchQuery) -> "FetchCall":
+        """The answer, at once or later."""
+        call = FetchCall(self, reading, query)
+        unindexed = _unindexed(reading.reader)
         if unindexed:
             self._cold_reads.run(partial(_load_indexes, unindexed), call.start_late)
         else:
@@ -204,13 +182,13 @@ class Fetch:
 class FetchCall(Later[FetchAnswer]):
     """One fetch: it reads, waits for more until its time is up, and reads once more."""
 
-    __slots__ = ("_context", "_fetch", "_query", "_reader", "_size", "_sizes", "_timer")
+    __slots__ = ("_fetch", "_query", "_reader", "_reading", "_size", "_sizes", "_timer")
 
-    def __init__(self, fetch: Fetch, context: FetchContext, query: FetchQuery) -> None:
+    def __init__(self, fetch: Fetch, reading: Reading, query: FetchQuery) -> None:
         super().__init__()
         self._fetch = fetch
-        self._context = context
-        self._reader = context.reader
+        self._reading = reading
+        self._reader = reading.reader
         self._query = query
         # What each partition had to read when it was last looked at.
         self._sizes: dict[Wanted, int] = {}
@@ -220,8 +198,8 @@ class FetchCall(Later[FetchAnswer]):
     def start(self) -> None:
         query, reader = self._query, self._reader
         if reader.waiting is not None:
-            reader.waiting.be_overtaken()
-        if self._context.is_kept:
+            reader.waiting.end_waiting()
+        if self._reading.is_kept:
             reader.listen()
         results = self._fetch.read(reader, query)
         if query.wait_ms_max <= 0 or _is_enough(results, len(reader), self._fetch.bytes_min(query)):
@@ -246,7 +224,7 @@ class FetchCall(Later[FetchAnswer]):
         self._reader.listen()
         self._reader.waiting = self
         wait_s = self._fetch.wait_s(self._query)
-        self._timer = asyncio.get_running_loop().call_later(wait_s, self._end_waiting)
+        self._timer = asyncio.get_running_loop().call_later(wait_s, self.end_waiting)
 
     def cancel(self) -> None:
         super().cancel()
@@ -255,10 +233,13 @@ class FetchCall(Later[FetchAnswer]):
     def drop(self, answer: FetchAnswer) -> None:
         answer.release()
 
-    def be_overtaken(self) -> None:
-        """By a later request of the same consumer."""
+    def end_waiting(self) -> None:
+        """There is enough to read, or the time is up, or a later request has the reader now."""
         self._stop_waiting()
-        self.fail(Refused(Reason.INVALID_FETCH_SESSION_EPOCH, "a later request overtook it"))
+        try:
+            self._finish(self._fetch.read(self._reader, self._query))
+        except Exception as error:
+            self.fail(error)
 
     def _stop_waiting(self) -> None:
         if self._timer is None:
@@ -266,7 +247,7 @@ class FetchCall(Later[FetchAnswer]):
         self._timer.cancel()
         self._timer = None
         self._reader.waiting = None
-        if not self._context.is_kept:
+        if not self._reading.is_kept:
             self._reader.close()
 
     def look(self, wanted: Wanted) -> None:
@@ -279,18 +260,16 @@ class FetchCall(Later[FetchAnswer]):
         is_enough = _is_enough([fetched], 1, self._fetch.bytes_min(self._query) - others)
         fetched.release()
         if is_enough:
-            self._end_waiting()
-
-    def _end_waiting(self) -> None:
-        self._stop_waiting()
-        try:
-            self._finish(self._fetch.read(self._reader, self._query))
-        except Exception as error:
-            self.fail(error)
+            self.end_waiting()
 
     def _finish(self, results: list[Fetched]) -> None:
-        answer = FetchAnswer(*self._context.finish(results))
-        if self._context.is_kept:
+        try:
+            answer = self._reading.answer(results)
+        except Exception:
+            for fetched in results:
+                fetched.release()
+            raise
+        if self._reading.is_kept:
             self._reader.listen()
             for fetched in results:
                 self._reader.looked(fetched)

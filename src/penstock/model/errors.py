@@ -12,7 +12,6 @@ class Reason(Enum):
     REQUEST_TIMED_OUT = auto()
     THROTTLED = auto()
     NOT_CONTROLLER = auto()
-    REBOOTSTRAP_REQUIRED = auto()
     # Topics and partitions
     UNKNOWN_TOPIC_OR_PARTITION = auto()
     UNKNOWN_TOPIC_ID = auto()
@@ -46,20 +45,12 @@ class Reason(Enum):
     INVALID_TIMESTAMP = auto()
     MESSAGE_TOO_LARGE = auto()
     RECORD_LIST_TOO_LARGE = auto()
-    INVALID_REQUIRED_ACKS = auto()
     UNSUPPORTED_COMPRESSION_TYPE = auto()
-    UNSUPPORTED_FOR_MESSAGE_FORMAT = auto()
     STORAGE_ERROR = auto()
     # Producers
     OUT_OF_ORDER_SEQUENCE_NUMBER = auto()
-    DUPLICATE_SEQUENCE_NUMBER = auto()
     INVALID_PRODUCER_EPOCH = auto()
-    UNKNOWN_PRODUCER_ID = auto()
     TRANSACTIONAL_ID_REFUSED = auto()
-    # Fetch sessions
-    FETCH_SESSION_ID_NOT_FOUND = auto()
-    INVALID_FETCH_SESSION_EPOCH = auto()
-    FETCH_SESSION_TOPIC_ID_ERROR = auto()
     # Groups
     COORDINATOR_NOT_AVAILABLE = auto()
     COORDINATOR_LOAD_IN_PROGRESS = auto()
@@ -69,7 +60,6 @@ class Reason(Enum):
     UNKNOWN_MEMBER_ID = auto()
     MEMBER_ID_REQUIRED = auto()
     FENCED_INSTANCE_ID = auto()
-    UNRELEASED_INSTANCE_ID = auto()
     INCONSISTENT_GROUP_PROTOCOL = auto()
     INVALID_SESSION_TIMEOUT = auto()
     REBALANCE_IN_PROGRESS = auto()

@@ -379,7 +379,6 @@ class Node:
             produce=Produce(partitions=partitions, clock=clock),
             fetch=Fetch(
                 partitions=partitions,
-                clock=clock,
                 limits=limits,
                 executor=self._disk,
                 selector=RackAwareSelector(cluster, exchange) if selects_by_rack else None,

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from penstock.broker.services import Services
 from penstock.cluster.broker_settings import RACK_AWARE_SELECTOR
 from penstock.cluster.changes import Change, TopicDeleted
 from penstock.config import Settings
+from penstock.frontdoor.kafka.fetch_sessions import FetchSessions
 from penstock.groups.partitioner import partition_of
 from penstock.model.endpoint import Endpoint
 from penstock.model.errors import StartRefused
@@ -85,6 +87,8 @@ class SimulatedNode:
         # Sees what a process leaves behind, whatever ends it.
         self.before_end: Callable[[SimulatedNode], None] = lambda _: None
         self.server: Node | None = None
+        # Those of the process that runs now: a door would have them.
+        self._fetch_sessions: FetchSessions | None = None
         self.is_registered = False
         # Why it does not run, if its start was refused.
         self.refused: Exception | None = None
@@ -107,9 +111,19 @@ class SimulatedNode:
     def start(self) -> None:
         self.server, self.is_registered, self.refused = None, False, None
         self._observers, self._requests, self.is_stopping = {}, {}, False
+        self._fetch_sessions = None
         self._note("starts")
         process = self.machine.start()
         process.spawn(self._boot(process))
+
+    def fetch_sessions(self, services: Services) -> FetchSessions:
+        if self._fetch_sessions is None:
+            self._fetch_sessions = FetchSessions(
+                make_reader=services.fetch.reader,
+                clock=services.clock,
+                sessions_max=services.limits.fetch_sessions_max,
+            )
+        return self._fetch_sessions
 
     def crash(self, *, lost_power: bool) -> None:
         if self.is_up:

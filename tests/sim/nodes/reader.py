@@ -9,12 +9,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from penstock.broker.fetch import FetchQuery
-from penstock.broker.fetch_sessions import INITIAL_EPOCH, NO_SESSION, SessionStep
 from penstock.broker.readers import Fetched, Wanted
 from penstock.broker.services import Services
+from penstock.frontdoor.kafka.errors import error_code
+from penstock.frontdoor.kafka.fetch_sessions import (
+    INITIAL_EPOCH,
+    NO_SESSION,
+    SessionAnswer,
+    SessionStep,
+)
 from penstock.model.errors import Reason, Refused
 from penstock.model.file_ranges import FileRange
 from penstock.model.ids import NO_TOPIC_ID, BrokerId, PartitionId, TopicName
+from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.records.batch import decode_records
 from penstock.replication.positions import Position
 from penstock.replication.replica import Replica
@@ -27,7 +34,9 @@ ANSWER_S_MAX = 3.0
 OLD_PREFERENCE_CHANCE = 0.1
 WAIT_MS = (0, 100, 500)
 BYTES_MAX = (200, 4096)
-_SESSION_OVER = frozenset({Reason.FETCH_SESSION_ID_NOT_FOUND, Reason.INVALID_FETCH_SESSION_EPOCH})
+_SESSION_OVER = frozenset(
+    {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH}
+)
 
 
 class Place(NamedTuple):
@@ -229,18 +238,18 @@ class Reader:
         forgotten = [(self._topic, index) for index in session.told if index not in places]
         self.incremental += session.epoch > INITIAL_EPOCH
         query = FetchQuery(
-            wanted=[self._wanted(index) for index in changed],
-            forgotten=forgotten,
-            step=SessionStep(session.id, session.epoch, False),
             wait_ms_max=random.choice(WAIT_MS),
             bytes_min=1,
             bytes_max=random.choice(BYTES_MAX),
             rack="" if self._beside is None else rack_of(self._beside),
         )
+        step = SessionStep(session.id, session.epoch, False)
+        wanted = [self._wanted(index) for index in changed]
         try:
-            answer = await services.fetch.fetch(query)
+            context = node.fetch_sessions(services).begin(step, wanted, forgotten)
+            answer = await services.fetch.fetch(context, query)
         except Refused as refused:
-            require(refused.reason in _SESSION_OVER, f"a fetch was refused: {refused}")
+            require(error_code(refused) in _SESSION_OVER, f"a fetch was refused: {refused}")
             session.begin_again()
             return
         contents = [(each, _bytes_of(each)) for each in answer.partitions]
@@ -248,6 +257,7 @@ class Reader:
         if number != self._asked or not self._is_waiting:
             # Nobody hears of it.
             return
+        assert isinstance(answer, SessionAnswer)
         session.answered(answer.session_id, places)
         for fetched, content in contents:
             self._take(node, fetched, content)

@@ -2,21 +2,14 @@
 
 import asyncio
 from pathlib import Path
-from random import Random
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from penstock.broker.fetch import Fetch, FetchAnswer, FetchCall, FetchQuery
-from penstock.broker.fetch_sessions import (
-    FINAL_EPOCH,
-    INITIAL_EPOCH,
-    NO_SESSION,
-    SessionStep,
-)
+from penstock.broker.fetch import Fetch, FetchAnswer, FetchCall, FetchQuery, Reading
 from penstock.broker.readers import Wanted
-from penstock.model.errors import Reason, Refused
+from penstock.model.errors import Reason
 from penstock.model.file_ranges import FileRange
 from penstock.model.ids import NO_TOPIC_ID, Offset, TopicId, TopicName
 from penstock.model.limits import Limits
@@ -33,8 +26,6 @@ from tests.unit.replication.rig import (
     values_of,
 )
 
-SESSIONLESS = SessionStep(NO_SESSION, FINAL_EPOCH, False)
-
 
 class Consumer:
     """Asks one fetch use case."""
@@ -42,20 +33,19 @@ class Consumer:
     def __init__(self, node: Node, limits: Limits | None = None) -> None:
         self.fetch = Fetch(
             partitions=node.partitions,
-            clock=node.clock,
             limits=limits or node.limits,
             executor=node.disk,
-            random=Random(1),
         )
 
     def ask(self, *wanted: Wanted, **options: Any) -> FetchCall:
-        options = {"wait_ms_max": 0, "bytes_min": 1, "bytes_max": 1_000_000, **options}
-        options.setdefault("step", SESSIONLESS)
-        query = FetchQuery(wanted=list(wanted), **options)
-        return self.fetch.fetch(query)
+        return self.fetch.fetch(Reading(self.fetch.reader(wanted)), query(**options))
 
     async def get(self, *wanted: Wanted, **options: Any) -> FetchAnswer:
         return await self.ask(*wanted, **options)
+
+
+def query(**options: Any) -> FetchQuery:
+    return FetchQuery(**{"wait_ms_max": 0, "bytes_min": 1, "bytes_max": 1_000_000, **options})
 
 
 async def within(call: FetchCall) -> FetchAnswer:
@@ -299,79 +289,6 @@ def test_unknown_partitions_do_not_end_the_wait_for_known_ones(tmp_path: Path) -
             assert not poll.is_settled
             await write(replica, b"a")
             assert contents(await poll) == [[b"a"], Reason.UNKNOWN_TOPIC_OR_PARTITION]
-
-    run(scenario)
-
-
-def test_a_session_goes_on_with_what_is_new(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running(tmp_path) as node:
-            await node.create(TOPIC, TOPIC_ID, range(2), TopicConfig())
-            one, two = node.partitions.all()
-            await write(one, b"a")
-            consumer = Consumer(node)
-            opening = SessionStep(NO_SESSION, INITIAL_EPOCH, False)
-            answer = await consumer.get(wanted(), wanted(0, 1), step=opening)
-            session_id = answer.session_id
-            assert session_id != NO_SESSION
-            assert contents(answer) == [[b"a"], None]
-            poll = consumer.ask(
-                wanted(1), step=SessionStep(session_id, 1, False), wait_ms_max=60_000
-            )
-            assert not poll.is_settled
-            await write(two, b"b")
-            answer = await poll
-            assert answer.session_id == session_id
-            assert [fetched.wanted.partition for fetched in answer.partitions] == [1]
-            assert contents(answer) == [[b"b"]]
-            with pytest.raises(Refused) as caught:
-                consumer.ask(step=SessionStep(session_id, 1, False))
-            assert caught.value.reason is Reason.INVALID_FETCH_SESSION_EPOCH
-
-    run(scenario)
-
-
-def test_a_session_hears_what_became_of_a_topic_that_is_gone(tmp_path: Path) -> None:
-    """Only a session does: others are told that they ask for an id that nobody knows."""
-
-    async def scenario() -> None:
-        async with running(tmp_path) as node:
-            await write(await node.replica(), b"a")
-            consumer, new_id = Consumer(node), TopicId(UUID(int=78))
-
-            def old() -> Wanted:
-                return Wanted(TopicName(""), TOPIC_ID, 0, offset=1, bytes_max=1_000)
-
-            answer = await consumer.get(old(), step=SessionStep(NO_SESSION, INITIAL_EPOCH, True))
-            session_id = answer.session_id
-
-            async def heard(epoch: int) -> object:
-                return contents(await consumer.get(step=SessionStep(session_id, epoch, True)))
-
-            await node.partitions.retire_topic(TOPIC_ID)
-            assert await heard(1) == [Reason.UNKNOWN_TOPIC_OR_PARTITION]
-            await node.replica(topic_id=new_id)
-            assert await heard(2) == [Reason.INCONSISTENT_TOPIC_ID]
-            assert contents(await consumer.get(old())) == [Reason.UNKNOWN_TOPIC_ID]
-
-    run(scenario)
-
-
-def test_an_overtaken_long_poll_is_refused(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running(tmp_path) as node:
-            replica = await node.replica()
-            consumer = Consumer(node)
-            opening = SessionStep(NO_SESSION, INITIAL_EPOCH, False)
-            session_id = (await consumer.get(wanted(), step=opening)).session_id
-            slow = consumer.ask(step=SessionStep(session_id, 1, False), wait_ms_max=60_000)
-            fast = consumer.ask(step=SessionStep(session_id, 2, False), wait_ms_max=60_000)
-            assert not fast.is_settled
-            await write(replica, b"a")
-            assert contents(await fast) == [[b"a"]]
-            with pytest.raises(Refused) as caught:
-                await slow
-            assert caught.value.reason is Reason.INVALID_FETCH_SESSION_EPOCH
 
     run(scenario)
 

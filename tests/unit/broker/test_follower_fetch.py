@@ -5,15 +5,19 @@ import errno
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from random import Random
-from typing import Any, cast
+from typing import cast
 
-from penstock.broker.fetch import Fetch, FetchAnswer, FetchCall, FetchQuery
-from penstock.broker.fetch_sessions import INITIAL_EPOCH, SessionStep
+from penstock.broker.fetch import Fetch, FetchCall, FetchQuery, Reading
 from penstock.broker.partitions import Partitions
 from penstock.broker.rack_selector import RackAwareSelector
 from penstock.broker.readers import Fetched, Wanted
 from penstock.cluster.brokers import Broker
+from penstock.frontdoor.kafka.fetch_sessions import (
+    INITIAL_EPOCH,
+    FetchSessions,
+    SessionAnswer,
+    SessionStep,
+)
 from penstock.model.errors import Reason
 from penstock.model.ids import BrokerId, PartitionIndex
 from penstock.model.limits import Limits
@@ -21,7 +25,7 @@ from penstock.model.topic_config import TopicConfig
 from penstock.replication.replica import Replica
 from penstock.storage import repair
 from tests.unit.broker.lone_leaderships import broker
-from tests.unit.broker.test_fetch import SESSIONLESS, contents, wanted, within
+from tests.unit.broker.test_fetch import contents, wanted, within
 from tests.unit.replication.group_rig import Group, group_of, until
 from tests.unit.replication.rig import TOPIC_ID, batch, run
 from tests.unit.replication.test_group_members import want
@@ -61,26 +65,20 @@ class Consumer:
         self.replica = group.replica(node)
         self.fetch = Fetch(
             partitions=cast(Partitions, Holder(self.replica)),
-            clock=group.clock,
             limits=Limits(fetch_wait_ms_max=LONG_MS),
             executor=group.network.nodes[node].disk,
-            random=Random(1),
             selector=None if racks is None else RackAwareSelector(racks, racks),
         )
 
     def ask(
-        self, *parts: Wanted, rack: str | None = "", wait_ms: int = 0, **more: Any
+        self,
+        *parts: Wanted,
+        rack: str | None = "",
+        wait_ms: int = 0,
+        reading: Reading | None = None,
     ) -> FetchCall:
-        more.setdefault("step", SESSIONLESS)
-        query = FetchQuery(
-            wanted=list(parts),
-            wait_ms_max=wait_ms,
-            bytes_min=1,
-            bytes_max=1_000_000,
-            rack=rack,
-            **more,
-        )
-        return self.fetch.fetch(query)
+        query = FetchQuery(wait_ms_max=wait_ms, bytes_min=1, bytes_max=1_000_000, rack=rack)
+        return self.fetch.fetch(reading or Reading(self.fetch.reader(parts)), query)
 
     async def get(self, offset: int, *, rack: str | None = "", **options: int) -> Fetched:
         answer = await within(self.ask(wanted(offset, **options), rack=rack))
@@ -388,13 +386,16 @@ def test_a_session_names_the_follower_until_the_consumer_goes_there(tmp_path: Pa
     async def scenario() -> None:
         async with group_with(tmp_path, 3) as group:
             consumer = Consumer(group, 1, Racks(RACKS))
-            first: FetchAnswer = await within(
-                consumer.ask(wanted(3), rack="b", step=SessionStep(0, INITIAL_EPOCH, False))
+            sessions = FetchSessions(
+                make_reader=consumer.fetch.reader, clock=group.clock, sessions_max=1
             )
+            context = sessions.begin(SessionStep(0, INITIAL_EPOCH, False), [wanted(3)], [])
+            first = await within(consumer.ask(rack="b", reading=context))
+            assert isinstance(first, SessionAnswer)
             assert [each.preferred for each in first.partitions] == [2]
             for epoch in (1, 2):
-                step = SessionStep(first.session_id, epoch, False)
-                answer = await within(consumer.ask(rack="b", step=step, wait_ms=LONG_MS))
+                context = sessions.begin(SessionStep(first.session_id, epoch, False), [], [])
+                answer = await within(consumer.ask(rack="b", reading=context, wait_ms=LONG_MS))
                 assert [each.preferred for each in answer.partitions] == [2]
 
     run(scenario)

@@ -4,14 +4,13 @@ import tempfile
 from pathlib import Path
 from uuid import UUID
 
-from penstock.broker.fetch import FetchAnswer, FetchCall, FetchQuery
-from penstock.broker.fetch_sessions import FINAL_EPOCH, NO_SESSION, SessionStep
-from penstock.broker.readers import Reader, Wanted
+from penstock.broker.fetch import FetchAnswer, FetchCall, Reading
+from penstock.broker.readers import Wanted
 from penstock.model.errors import Reason
 from penstock.model.ids import TopicId
 from penstock.model.topic_config import TopicConfig
 from tests.unit.broker.partition_rig import Node, running
-from tests.unit.broker.test_fetch import Consumer, contents, wanted, write
+from tests.unit.broker.test_fetch import Consumer, contents, query, wanted, write
 from tests.unit.replication.rig import TOPIC, TOPIC_ID, run
 
 OTHER_ID = TopicId(UUID(int=77))
@@ -19,24 +18,15 @@ PARTITIONS = 3
 
 
 class Kept:
-    """A consumer without a session whose reader is kept."""
+    """A consumer whose reader is kept."""
 
     def __init__(self, node: Node) -> None:
         self.fetch = Consumer(node).fetch
         self.wanted = [wanted(0, index) for index in range(PARTITIONS)]
-        reader = self.fetch.keep(self.wanted)
-        assert reader is not None
-        self.reader: Reader = reader
+        self.reader = self.fetch.reader(self.wanted)
 
     def ask(self, wait_ms: int = 0) -> FetchCall:
-        query = FetchQuery(
-            wanted=[],
-            step=SessionStep(NO_SESSION, FINAL_EPOCH, False),
-            wait_ms_max=wait_ms,
-            bytes_min=1,
-            bytes_max=1_000_000,
-        )
-        return self.fetch.fetch_again(self.reader, query)
+        return self.fetch.fetch(Reading(self.reader, is_kept=True), query(wait_ms_max=wait_ms))
 
     async def get(self) -> dict[int, object]:
         """What was looked at, by partition."""
@@ -80,7 +70,7 @@ def test_a_long_poll_ends_with_the_first_news(tmp_path: Path) -> None:
             assert not poll.is_settled
             await write(node.partitions.get(TOPIC, 2), b"news")
             assert contents(await poll) == [[b"news"]]
-            kept.fetch.let_go(kept.reader)
+            kept.reader.close()
             replicas = node.partitions.all()
             assert [len(replica._watches) for replica in replicas] == [0] * PARTITIONS
 

@@ -8,6 +8,7 @@ import pytest
 
 from penstock.broker.fetch import Fetch
 from penstock.broker.produce import Produce
+from penstock.frontdoor.kafka.fetch_sessions import FetchSessions
 from penstock.frontdoor.kafka.handlers import fetch, produce
 from penstock.model.limits import Limits
 from penstock.protocol.kafka.error_codes import ErrorCode
@@ -42,9 +43,11 @@ def world() -> World:
     here.services.produce = Produce(partitions=partitions, clock=here.services.clock)
     here.services.fetch = Fetch(
         partitions=partitions,
-        clock=here.services.clock,
         limits=Limits(),
         executor=ThreadPoolExecutor(1),
+    )
+    here.peer.fetch_sessions = FetchSessions(
+        make_reader=here.services.fetch.reader, clock=here.services.clock, sessions_max=10
     )
     return here
 

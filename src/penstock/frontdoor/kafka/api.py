@@ -20,6 +20,7 @@ from penstock.protocol.kafka.codec import decode, encode
 
 if TYPE_CHECKING:
     from penstock.broker.services import Services
+    from penstock.frontdoor.kafka.fetch_sessions import FetchSessions
     from penstock.model.file_ranges import FileRange
     from penstock.protocol.kafka.api_keys import ApiKey
     from penstock.protocol.kafka.error_codes import ErrorCode
@@ -36,6 +37,11 @@ class Peer(Protocol):
 
     # Of the one API that keeps any; closed with the connection.
     memory: Memory | None
+
+    @property
+    def fetch_sessions(self) -> FetchSessions:
+        """Of all connections: a consumer may come back over another one."""
+        ...
 
     @property
     def id(self) -> int:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from penstock.broker.services import Services
     from penstock.frontdoor.kafka.api import Memory
+    from penstock.frontdoor.kafka.fetch_sessions import FetchSessions
     from penstock.frontdoor.kafka.routes import Reply, Route, Routes
     from penstock.model.endpoint import Endpoint
 
@@ -55,6 +56,7 @@ class DoorParts:
 
     surroundings: Surroundings
     services: Services
+    fetch_sessions: FetchSessions
     routes: Routes
     # The body that answers an ApiVersions request in a version that we don't know.
     unsupported_body: bytes
@@ -88,6 +90,7 @@ class KafkaConnection:
         "_routes",
         "_send_is_due",
         "_services",
+        "fetch_sessions",
         "id",
         "memory",
         "opened_at",
@@ -104,6 +107,7 @@ class KafkaConnection:
         self.peer_port = peer.port
         self._parts = parts
         self._services = parts.services
+        self.fetch_sessions = parts.fetch_sessions
         self._routes = parts.routes
         self._calls_max = parts.surroundings.limits.requests_in_flight_per_connection_max
         # Calls in request order, from the first that waits for its answer on.

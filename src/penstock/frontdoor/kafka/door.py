@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.frontdoor.kafka.api_table import APIS
 from penstock.frontdoor.kafka.connection import DoorParts, KafkaConnection
+from penstock.frontdoor.kafka.fetch_sessions import FetchSessions
 from penstock.frontdoor.kafka.handlers import api_versions
 from penstock.frontdoor.kafka.routes import make_routes
 from penstock.net import socket_options
@@ -145,6 +146,11 @@ class KafkaDoor:
                     log=self._log,
                 ),
                 services=self._services,
+                fetch_sessions=FetchSessions(
+                    make_reader=self._services.fetch.reader,
+                    clock=self._clock,
+                    sessions_max=self._limits.fetch_sessions_max,
+                ),
                 routes=make_routes(self._apis.values()),
                 unsupported_body=encode(api_versions.unsupported_version(self._apis.values()), 0),
                 on_closed=self._on_closed,

@@ -1,4 +1,4 @@
-"""The one table from the broker's reasons to Kafka's error codes."""
+"""The one table from the broker's reasons to Kafka's error codes, and what only Kafka refuses."""
 
 from penstock.model.errors import Reason, Refused
 from penstock.protocol.kafka.error_codes import ErrorCode
@@ -18,5 +18,13 @@ ERROR_CODES: dict[Reason, ErrorCode] = {
 }
 
 
+class RefusedWith(Refused):
+    """A request that breaks the protocol's own rules, for which the broker has no word."""
+
+    def __init__(self, code: ErrorCode, detail: str = "") -> None:
+        super().__init__(Reason.INVALID_REQUEST, detail)
+        self.code = code
+
+
 def error_code(refused: Refused) -> ErrorCode:
-    return ERROR_CODES[refused.reason]
+    return refused.code if isinstance(refused, RefusedWith) else ERROR_CODES[refused.reason]

@@ -8,7 +8,8 @@ as it can: it may be the last broker that is left.
 """
 
 from penstock.frontdoor.kafka.api import Call
-from penstock.model.errors import Reason, Refused
+from penstock.frontdoor.kafka.errors import RefusedWith
+from penstock.protocol.kafka.error_codes import ErrorCode
 
 ISOLATED_S = 2.0
 CONNECTION_S = 2.0
@@ -19,4 +20,4 @@ def check_contact(call: Call) -> None:
     isolated_s = call.services.leaderships.isolated_s(call.now)
     if isolated_s >= ISOLATED_S and call.now - call.connection.opened_at >= CONNECTION_S:
         detail = f"this broker has had no controller for {isolated_s:.0f} s"
-        raise Refused(Reason.REBOOTSTRAP_REQUIRED, detail)
+        raise RefusedWith(ErrorCode.REBOOTSTRAP_REQUIRED, detail)

@@ -170,7 +170,9 @@ class House:
         self.pressure = ManualPressure()
         table = {api.key: api for api in apis}
         table[ApiKey.API_VERSIONS] = api_versions.make_api(apis)
-        services = cast("Services", SimpleNamespace(pressure=self.pressure))
+        services = cast(
+            "Services", SimpleNamespace(pressure=self.pressure, fetch=SimpleNamespace(reader=None))
+        )
         self.door = KafkaDoor(services, limits, self.clock, apis=table)
         self.port = 0
         self._clients: list[Client] = []

@@ -13,6 +13,7 @@ import uvloop
 
 from penstock.broker.later import Later, Task
 from penstock.frontdoor.kafka.api import Body, Call
+from penstock.frontdoor.kafka.errors import RefusedWith
 from penstock.model.errors import Reason, Refused
 from penstock.model.file_ranges import FileRange
 from penstock.net import frame_connection
@@ -328,7 +329,7 @@ def test_a_late_refusal_that_the_api_can_not_tell_closes_without_a_fault(
 
     async def refuse_later(call: Call, request: Any) -> Any:
         await asyncio.sleep(0)
-        raise Refused(Reason.REBOOTSTRAP_REQUIRED, "no controller")
+        raise RefusedWith(ErrorCode.REBOOTSTRAP_REQUIRED, "no controller")
 
     faults: list[Any] = []
 

@@ -15,6 +15,7 @@ from penstock.broker.produce import Produce
 from penstock.broker.producers import Producers
 from penstock.frontdoor.kafka.api import Api, Body, Call, Memory
 from penstock.frontdoor.kafka.errors import error_code
+from penstock.frontdoor.kafka.fetch_sessions import FetchSessions
 from penstock.frontdoor.kafka.handlers import (
     delete_records,
     describe_producers,
@@ -97,8 +98,9 @@ class Door:
         self.id = 1
         self.peer_host, self.peer_port = "127.0.0.1", 1
         self.produce = Produce(partitions=node.partitions, clock=node.clock)
-        self.fetch = Fetch(
-            partitions=node.partitions, clock=node.clock, limits=node.limits, executor=node.disk
+        self.fetch = Fetch(partitions=node.partitions, limits=node.limits, executor=node.disk)
+        self.fetch_sessions = FetchSessions(
+            make_reader=self.fetch.reader, clock=node.clock, sessions_max=10
         )
         self.offsets = Offsets(leaderships=lone_leaderships(node.partitions))
         self.producers = Producers(leaderships=lone_leaderships(node.partitions), cluster=Ids())

@@ -20,11 +20,18 @@
 from itertools import groupby
 from uuid import UUID
 
-from penstock.broker.fetch import MAGIC_NEWEST, Fetch, FetchAnswer, FetchCall, FetchQuery
-from penstock.broker.fetch_sessions import FINAL_EPOCH, NO_SESSION, SessionStep
+from penstock.broker.fetch import MAGIC_NEWEST, FetchCall, FetchQuery
 from penstock.broker.readers import Fetched, PartitionKey, Reader, Wanted, partition_key
 from penstock.frontdoor.kafka.api import Api, Body, Call
 from penstock.frontdoor.kafka.errors import ERROR_CODES
+from penstock.frontdoor.kafka.fetch_sessions import (
+    FINAL_EPOCH,
+    NO_SESSION,
+    FetchContext,
+    FetchSessions,
+    SessionAnswer,
+    SessionStep,
+)
 from penstock.frontdoor.kafka.leader_hints import HINTED, LeaderHints
 from penstock.frontdoor.kafka.refusals import refusal
 from penstock.model.errors import Reason, Refused
@@ -61,8 +68,10 @@ class FetchMemory:
     """The last fetch of a connection without a session: its next one is most likely the same but
     for the positions of partitions that had news."""
 
-    def __init__(self, fetch: Fetch, last: FetchBytes, reader: Reader, version: int) -> None:
-        self._fetch = fetch
+    def __init__(
+        self, sessions: FetchSessions, last: FetchBytes, reader: Reader, version: int
+    ) -> None:
+        self._sessions = sessions
         self._last = last
         self.reader = reader
         self._wanted = list(reader)
@@ -79,10 +88,9 @@ class FetchMemory:
         last = FetchBytes(request, call.version, body)
         if len({each.key for each in wanted}) < count or not last.is_regular:
             return None
-        reader = call.services.fetch.keep(wanted)
-        if reader is None:
-            return None
-        return cls(call.services.fetch, last, reader, call.version)
+        sessions = call.connection.fetch_sessions
+        reader = sessions.keep(wanted)
+        return None if reader is None else cls(sessions, last, reader, call.version)
 
     @property
     def request(self) -> FetchRequest:
@@ -101,13 +109,13 @@ class FetchMemory:
             self.reader.moved(wanted)
         return True
 
-    def encode(self, answer: FetchAnswer, response: FetchResponse) -> Body:
+    def encode(self, answer: SessionAnswer, response: FetchResponse) -> Body:
         numbers = [self._numbers[fetched.wanted] for fetched in answer.partitions]
         news = [data for topic in response.responses for data in topic.partitions]
         return self._reply.fill(zip(numbers, news, strict=True), response.node_endpoints)
 
     def close(self) -> None:
-        self._fetch.let_go(self.reader)
+        self._sessions.let_go(self.reader)
 
 
 def decode_request(
@@ -129,13 +137,7 @@ def decode_request(
 def handle(call: Call, request: FetchRequest) -> FetchCall:
     _refuse_followers(request)
     version = call.version
-    memory = _memory(call, request)
     query = FetchQuery(
-        wanted=_wanted(request) if memory is None else [],
-        forgotten=_forgotten(request),
-        step=SessionStep(
-            request.session_id, request.session_epoch, version >= FIRST_TOPIC_ID_VERSION
-        ),
         wait_ms_max=request.max_wait_ms,
         bytes_min=request.min_bytes,
         bytes_max=request.max_bytes,
@@ -143,9 +145,17 @@ def handle(call: Call, request: FetchRequest) -> FetchCall:
         takes_zstd=version >= FIRST_ZSTD_VERSION,
         rack=request.rack_id if version >= FIRST_RACK_VERSION else None,
     )
+    return call.services.fetch.fetch(_context(call, request), query)
+
+
+def _context(call: Call, request: FetchRequest) -> FetchContext:
+    """What the request reads; refuses one that is out of step with its session."""
+    memory = _memory(call, request)
     if memory is not None:
-        return call.services.fetch.fetch_again(memory.reader, query)
-    return call.services.fetch.fetch(query)
+        return FetchContext(memory.reader, is_kept=True)
+    uses_topic_ids = call.version >= FIRST_TOPIC_ID_VERSION
+    step = SessionStep(request.session_id, request.session_epoch, uses_topic_ids)
+    return call.connection.fetch_sessions.begin(step, _wanted(request), _forgotten(request))
 
 
 def _memory(call: Call, request: FetchRequest) -> FetchMemory | None:
@@ -190,7 +200,7 @@ def _magic(version: int) -> int:
     return 1 if version >= FIRST_MAGIC_1_VERSION else 0
 
 
-def encode_answer(call: Call, request: FetchRequest, answer: FetchAnswer) -> Body:
+def encode_answer(call: Call, request: FetchRequest, answer: SessionAnswer) -> Body:
     try:
         response, memory = _response(call, request, answer), _memory(call, request)
         if memory is not None:
@@ -201,7 +211,7 @@ def encode_answer(call: Call, request: FetchRequest, answer: FetchAnswer) -> Bod
         raise
 
 
-def _response(call: Call, request: FetchRequest, answer: FetchAnswer) -> FetchResponse:
+def _response(call: Call, request: FetchRequest, answer: SessionAnswer) -> FetchResponse:
     version, is_read_committed = call.version, request.isolation_level == READ_COMMITTED
     topics = [
         FetchableTopicResponse(

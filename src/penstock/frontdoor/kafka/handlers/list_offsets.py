@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from penstock.broker.offsets import Offsets, Position
 from penstock.frontdoor.kafka.api import Api, Call
-from penstock.frontdoor.kafka.errors import error_code
+from penstock.frontdoor.kafka.errors import RefusedWith, error_code
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import TopicName
 from penstock.protocol.kafka.api_keys import ApiKey
@@ -93,7 +93,7 @@ def _check_position(version: int, timestamp: int) -> None:
     first = next((first for name, first in _FIRST_VERSIONS.items() if name == timestamp), None)
     if first is None or version < first:
         detail = f"version {version} has no position {timestamp}"
-        raise Refused(Reason.UNSUPPORTED_VERSION, detail)
+        raise RefusedWith(ErrorCode.UNSUPPORTED_VERSION, detail)
 
 
 def _code(version: int, refused: Refused) -> ErrorCode:

@@ -25,7 +25,7 @@ from penstock.broker.produce import (
     RecordsRefused,
 )
 from penstock.frontdoor.kafka.api import NO_REPLY, Api, Body, Call
-from penstock.frontdoor.kafka.errors import ERROR_CODES, error_code
+from penstock.frontdoor.kafka.errors import ERROR_CODES, RefusedWith, error_code
 from penstock.frontdoor.kafka.leader_hints import HINTED, LeaderHints
 from penstock.frontdoor.kafka.produce_reply import reply_form
 from penstock.frontdoor.kafka.refusals import refusal
@@ -142,7 +142,7 @@ def _refusal(request: ProduceRequest) -> Refused | None:
     if request.transactional_id is not None:
         return Refused(Reason.TRANSACTIONAL_ID_REFUSED, "this broker has no transactions")
     if request.acks not in _ACKS:
-        return Refused(Reason.INVALID_REQUIRED_ACKS, f"acks can't be {request.acks}")
+        return RefusedWith(ErrorCode.INVALID_REQUIRED_ACKS, f"acks can't be {request.acks}")
     return None
 
 

@@ -6,13 +6,15 @@ while makes room, and if there is none the consumer simply goes on without a ses
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
 from typing import NamedTuple
 
-from penstock.broker.partitions import Partitions
+from penstock.broker.fetch import FetchAnswer, Reading
 from penstock.broker.readers import Fetched, PartitionKey, Reader, Wanted
+from penstock.frontdoor.kafka.errors import RefusedWith
 from penstock.model.clock import Clock
-from penstock.model.errors import Reason, Refused
+from penstock.protocol.kafka.error_codes import ErrorCode
 
 NO_SESSION = 0
 # A request with one of these epochs names all its partitions.
@@ -62,10 +64,18 @@ def _remember(fetched: Fetched) -> None:
     wanted.sent_high_watermark = -1 if fetched.reason is not None else fetched.high_watermark
 
 
-class FetchContext:
+class SessionAnswer(FetchAnswer):
+    __slots__ = ("session_id",)
+
+    def __init__(self, session_id: int, partitions: list[Fetched]) -> None:
+        super().__init__(partitions)
+        self.session_id = session_id
+
+
+class FetchContext(Reading):
     """One request's view of its session, from its start to its answer."""
 
-    __slots__ = ("_epoch", "_session", "_sessions", "_uses_topic_ids", "is_kept", "reader")
+    __slots__ = ("_epoch", "_session", "_sessions", "_uses_topic_ids")
 
     def __init__(
         self,
@@ -76,32 +86,29 @@ class FetchContext:
         uses_topic_ids: bool = False,
         is_kept: bool = False,
     ) -> None:
-        self.reader = reader
-        # Whether the reader is used again by later requests.
-        self.is_kept = is_kept or session is not None
+        super().__init__(reader, is_kept=is_kept or session is not None)
         # Given when the answer may open a new session.
         self._sessions = sessions
         self._session = session
         self._epoch = session.epoch if session is not None else 0
         self._uses_topic_ids = uses_topic_ids
 
-    def finish(self, results: list[Fetched]) -> tuple[int, list[Fetched]]:
+    def answer(self, results: list[Fetched]) -> SessionAnswer:
         """The session to tell the consumer, and what of the results to send."""
         session = self._session
         if session is not None:
             if session.epoch != self._epoch:
-                for fetched in results:
-                    fetched.release()
-                raise Refused(Reason.INVALID_FETCH_SESSION_EPOCH, "a later request overtook it")
+                detail = "a later request overtook it"
+                raise RefusedWith(ErrorCode.INVALID_FETCH_SESSION_EPOCH, detail)
             news = [fetched for fetched in results if _is_news(fetched)]
             for fetched in news:
                 _remember(fetched)
-            return session.id, news
+            return SessionAnswer(session.id, news)
         if self._sessions is None:
-            return NO_SESSION, results
+            return SessionAnswer(NO_SESSION, results)
         session_id = self._sessions.open(self.reader, results, self._uses_topic_ids)
         self.is_kept = session_id != NO_SESSION
-        return session_id, results
+        return SessionAnswer(session_id, results)
 
 
 class FetchSessions:
@@ -110,20 +117,20 @@ class FetchSessions:
     def __init__(
         self,
         *,
-        partitions: Partitions,
+        make_reader: Callable[[Iterable[Wanted]], Reader],
         clock: Clock,
         sessions_max: int,
-        choose_id: Callable[[int], int],
+        random: Random | None = None,
         partitions_max: int = SESSION_PARTITIONS_MAX,
     ) -> None:
-        self._partitions = partitions
+        self._make_reader = make_reader
         self._clock = clock
         self._sessions_max = sessions_max
         self._partitions_max = partitions_max
-        self._choose_id = choose_id
+        self._random = Random() if random is None else random
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
-        # Of all sessions, and of others that are remembered beside them.
-        self.partition_count = 0
+        # Of all sessions, and of the readers that are kept beside them.
+        self._partition_count = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -134,7 +141,7 @@ class FetchSessions:
         """What a request reads, by its session or by itself; refuses one that is out of step."""
         if step.epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._remove(step.session_id)
-            reader = Reader(self._partitions, wanted)
+            reader = self._make_reader(wanted)
             if step.epoch == FINAL_EPOCH:
                 return FetchContext(reader)
             return FetchContext(reader, sessions=self, uses_topic_ids=step.uses_topic_ids)
@@ -145,42 +152,56 @@ class FetchSessions:
             reader.want(one)
         for key in forgotten:
             reader.forget(key)
-        self.partition_count += len(reader) - before
-        if not len(reader) or self.partition_count > self._partitions_max:
+        self._partition_count += len(reader) - before
+        if not len(reader) or self._partition_count > self._partitions_max:
             # An answer without a session tells the consumer to name everything again.
             self._remove(session.id)
-            return FetchContext(Reader(self._partitions, reader))
+            return FetchContext(self._make_reader(reader))
         session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
         self._touch(session)
         return FetchContext(reader, session=session)
 
     def open(self, reader: Reader, results: list[Fetched], uses_topic_ids: bool) -> int:
         """Makes a session of what was just answered; NO_SESSION when there is no room for it."""
-        if not results or not self.make_room(len(reader)):
+        if not results or not self._make_room(len(reader)):
             return NO_SESSION
-        session_id = self._choose_id(SESSION_ID_MAX)
-        while session_id == NO_SESSION or session_id in self._sessions:
-            session_id = self._choose_id(SESSION_ID_MAX)
+        session_id = self._random.randint(1, SESSION_ID_MAX)
+        while session_id in self._sessions:
+            session_id = self._random.randint(1, SESSION_ID_MAX)
         for fetched in results:
             _remember(fetched)
         reader.remembers_names = True
         session = FetchSession(session_id, reader, uses_topic_ids)
         self._sessions[session_id] = session
-        self.partition_count += len(reader)
+        self._partition_count += len(reader)
         self._touch(session)
         return session_id
+
+    def keep(self, wanted: Sequence[Wanted]) -> Reader | None:
+        """For a consumer without a session that is likely to ask for the same again; None if too
+        much is remembered already."""
+        if not self._make_room(len(wanted)):
+            return None
+        reader = self._make_reader(wanted)
+        self._partition_count += len(reader)
+        return reader
+
+    def let_go(self, reader: Reader) -> None:
+        """Of a reader that was kept."""
+        self._partition_count -= len(reader)
+        reader.close()
 
     def _find(self, step: SessionStep) -> FetchSession:
         session = self._sessions.get(step.session_id)
         if session is None:
             detail = f"there is no fetch session {step.session_id}"
-            raise Refused(Reason.FETCH_SESSION_ID_NOT_FOUND, detail)
+            raise RefusedWith(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, detail)
         if session.epoch != step.epoch:
             detail = f"fetch session {session.id} is at {session.epoch}, not {step.epoch}"
-            raise Refused(Reason.INVALID_FETCH_SESSION_EPOCH, detail)
+            raise RefusedWith(ErrorCode.INVALID_FETCH_SESSION_EPOCH, detail)
         if session.uses_topic_ids != step.uses_topic_ids:
             detail = f"fetch session {session.id} began with another way to name topics"
-            raise Refused(Reason.FETCH_SESSION_TOPIC_ID_ERROR, detail)
+            raise RefusedWith(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, detail)
         return session
 
     def _touch(self, session: FetchSession) -> None:
@@ -190,14 +211,14 @@ class FetchSessions:
     def _remove(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            self.partition_count -= len(session.reader)
+            self._partition_count -= len(session.reader)
             session.reader.close()
 
-    def make_room(self, partitions: int) -> bool:
+    def _make_room(self, partitions: int) -> bool:
         now = self._clock.monotonic()
         while (
             len(self._sessions) >= self._sessions_max
-            or self.partition_count + partitions > self._partitions_max
+            or self._partition_count + partitions > self._partitions_max
         ):
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now - oldest.used_at < EVICTION_S:
