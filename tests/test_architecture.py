@@ -6,9 +6,11 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_type_hints
 
 import pytest
+
+from penstock.broker.services import Services
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "penstock"
@@ -115,6 +117,13 @@ def test_every_part_imports_only_what_it_may() -> None:
             forbidden = parts_imported(path) - ALLOWED[part] - {part, "__init__", "observe"}
         wrong += [f"{path.relative_to(ROOT)} imports penstock.{name}" for name in forbidden]
     assert wrong == []
+
+
+def test_doors_see_use_cases_and_nothing_behind_them() -> None:
+    """What one door has to ask for, the others will too: so it is a method of a use case."""
+    behind = {"cluster", "groups", "storage", "raft"}
+    seen = get_type_hints(Services).items()
+    assert [name for name, kind in seen if kind.__module__.split(".")[1] in behind] == []
 
 
 def test_pure_code_imports_nothing_that_acts() -> None:

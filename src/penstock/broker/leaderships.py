@@ -76,6 +76,10 @@ class Leaderships:
 
     # Brokers
 
+    @property
+    def cluster_id(self) -> str:
+        return self._cluster.cluster_id
+
     def brokers(self, now: float) -> list[Broker]:
         """Those that can be reached, or could a short while before `now`.
 

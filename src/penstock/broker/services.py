@@ -15,7 +15,6 @@ from penstock.broker.producers import Producers
 from penstock.broker.quorum import Quorum
 from penstock.broker.reassignments import Reassignments
 from penstock.broker.topics import Topics
-from penstock.cluster.coordinator import Cluster
 from penstock.model.clock import Clock
 from penstock.model.limits import Limits
 from penstock.replication.pressure import Pressure
@@ -25,7 +24,6 @@ from penstock.replication.pressure import Pressure
 class Services:
     """No behaviour of its own: a handler takes the use case it needs."""
 
-    cluster: Cluster
     partitions: Partitions
     leaderships: Leaderships
     reassignments: Reassignments

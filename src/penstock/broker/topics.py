@@ -9,11 +9,12 @@ deletion is one commit too, and the files go afterwards.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor
 from math import inf
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
+from uuid import UUID
 
 from penstock.broker.leader_waits import LeaderWaits
 from penstock.broker.local_replicas import RETRY_S, LocalReplicas
@@ -147,7 +148,28 @@ class Topics:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._replicas.close()
 
+    # Finding: what is committed, as far as this node knows
+
+    def find(self, name: str) -> Topic | None:
+        return self._cluster.topic(name)
+
+    def find_by_id(self, topic_id: UUID) -> Topic | None:
+        return self._cluster.topic_by_id(topic_id)
+
+    def all(self) -> Collection[Topic]:
+        return self._cluster.topics()
+
+    @property
+    def partitions_per_page_max(self) -> int:
+        """How many partitions one answer may describe."""
+        return self._cluster.int_setting("max.request.partition.size.limit")
+
     # Creating
+
+    @property
+    def makes_missing(self) -> bool:
+        """Whether clients get topics made by asking for them."""
+        return self._cluster.bool_setting("auto.create.topics.enable")
 
     async def create(
         self, wanted: Sequence[NewTopic], *, validate_only: bool = False, wait_s: float = inf

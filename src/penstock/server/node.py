@@ -370,7 +370,6 @@ class Node:
         self._on_stop(reassignments.stop)
         selects_by_rack = cluster.broker_setting("replica.selector.class") == RACK_AWARE_SELECTOR
         return Services(
-            cluster=cluster,
             partitions=partitions,
             leaderships=leaderships,
             reassignments=reassignments,

@@ -22,7 +22,6 @@ class World:
     def __init__(self, node: Node) -> None:
         self.node = node
         self.services: Any = SimpleNamespace(
-            cluster=node.cluster,
             partitions=node.partitions,
             leaderships=Leaderships(
                 cluster=node.cluster,

@@ -70,6 +70,16 @@ class MadeUpQuorum:
         return self.view
 
 
+class MadeUpTopics:
+    """Finds topics, and makes none."""
+
+    makes_missing = False
+    partitions_per_page_max = 2_000
+
+    def __init__(self, cluster: MadeUpCluster) -> None:
+        self.find, self.find_by_id, self.all = cluster.topic, cluster.topic_by_id, cluster.topics
+
+
 class World:
     def __init__(self, cluster: MadeUpCluster) -> None:
         self.cluster = cluster
@@ -77,7 +87,7 @@ class World:
         self.membership = MadeUpMembership()
         self.quorum = MadeUpQuorum()
         self.services: Any = SimpleNamespace(
-            cluster=cluster,
+            topics=MadeUpTopics(cluster),
             partitions=cluster.partitions,
             leaderships=cluster.leaderships,
             reassignments=self.reassignments,

@@ -28,7 +28,9 @@ class World:
     def __init__(self, node: LoneNode) -> None:
         self.node = node
         self.services: Any = SimpleNamespace(
-            cluster=node.cluster, groups=node.groups, leaderships=node.services.leaderships
+            topics=node.services.topics,
+            groups=node.groups,
+            leaderships=node.services.leaderships,
         )
         self.peer: Any = SimpleNamespace(id=1, peer_host="127.0.0.1", peer_port=1234)
 

@@ -152,7 +152,6 @@ def test_a_partition_that_stays_without_a_leader_holds_up_nobody() -> None:
 def test_topic_partitions_tell_the_same() -> None:
     here = world()
     here.cluster.announce(0, leader=3, term=5, in_sync=(3, 1))
-    here.services.cluster.int_setting = lambda name: 2_000
     request = describe_topic_partitions.DescribeTopicPartitionsRequest()
     (topic,) = here.ask(describe_topic_partitions.API, 0, request).topics
     assert [each.leader_id for each in topic.partitions] == [3, -1]

@@ -44,6 +44,6 @@ def test_an_api_can_say_that_all_of_a_request_failed(api: Api) -> None:
 
 def error_answer(api: Api, version: int, request: Any) -> Any:
     cluster = MadeUpCluster(broker(1))
-    services = cast("Any", SimpleNamespace(cluster=cluster, leaderships=cluster.leaderships))
+    services = cast("Any", SimpleNamespace(leaderships=cluster.leaderships))
     call = Call(services, api.key, version, None, cast("Any", SimpleNamespace()), 0.0)
     return api.refusal(call, request, ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -26,14 +26,16 @@ def handle(call: Call, request: DescribeClusterRequest) -> DescribeClusterRespon
     if request.endpoint_type != _BROKERS:
         message = f"Unknown endpoint type {request.endpoint_type}."
         return _refusal(request, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, message)
-    cluster, leaderships = call.services.cluster, call.services.leaderships
+    leaderships = call.services.leaderships
     brokers = [
         _broker(broker, is_fenced=not is_alive)
         for broker, is_alive in leaderships.all_brokers()
         if is_alive or request.include_fenced_brokers
     ]
     response = DescribeClusterResponse(
-        cluster_id=cluster.cluster_id, controller_id=leaderships.admin_broker(), brokers=brokers
+        cluster_id=leaderships.cluster_id,
+        controller_id=leaderships.admin_broker(),
+        brokers=brokers,
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = ALL_ON_CLUSTER

@@ -26,14 +26,14 @@ from penstock.protocol.kafka.messages.describe_topic_partitions import (
 
 def handle(call: Call, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
     names = _names(call, request)
-    limit = call.services.cluster.int_setting("max.request.partition.size.limit")
+    limit = call.services.topics.partitions_per_page_max
     left = max(1, min(limit, request.response_partition_limit))
     response = DescribeTopicPartitionsResponse()
     for name, first in _starts(request, names):
         if left == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
-        topic = call.services.cluster.topic(name)
+        topic = call.services.topics.find(name)
         if topic is None:
             if request.topics:
                 response.topics.append(_missing(name))
@@ -55,7 +55,7 @@ def _names(call: Call, request: DescribeTopicPartitionsRequest) -> list[str]:
     if cursor is not None and asked and cursor.topic_name not in asked:
         detail = f"The cursor's topic {cursor.topic_name} is not among the topics asked for."
         raise Refused(Reason.INVALID_REQUEST, detail)
-    names = asked or {topic.name for topic in call.services.cluster.topics()}
+    names = asked or {topic.name for topic in call.services.topics.all()}
     return sorted(name for name in names if cursor is None or name >= cursor.topic_name)
 
 

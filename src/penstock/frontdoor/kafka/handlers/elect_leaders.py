@@ -57,7 +57,7 @@ async def handle(call: Call, request: ElectLeadersRequest) -> ElectLeadersRespon
 
 def _wanted(call: Call, request: ElectLeadersRequest) -> dict[str, Iterable[int]]:
     if request.topic_partitions is None:
-        topics = call.services.cluster.topics()
+        topics = call.services.topics.all()
         return {topic.name: range(topic.partitions) for topic in topics}
     wanted: dict[str, dict[int, None]] = {}
     for topic in request.topic_partitions:

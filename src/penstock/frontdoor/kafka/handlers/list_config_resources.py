@@ -35,7 +35,7 @@ def handle(call: Call, request: ListConfigResourcesRequest) -> ListConfigResourc
 def _names(call: Call, kind: int) -> list[str]:
     services = call.services
     if kind == ResourceType.TOPIC:
-        return [topic.name for topic in services.cluster.topics()]
+        return [topic.name for topic in services.topics.all()]
     if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
         return [str(broker.id) for broker in services.leaderships.brokers(call.now)]
     return []

@@ -46,7 +46,7 @@ def handle(call: Call, request: MetadataRequest) -> MetadataResponse | Later[Met
     check_contact(call)
     asked = _asked(call, request)
     if asked is None:
-        topics = [_described(call, topic) for topic in call.services.cluster.topics()]
+        topics = [_described(call, topic) for topic in call.services.topics.all()]
         return _response(call, request, topics)
     missing = _to_make(call, request, asked)
     if missing:
@@ -110,17 +110,14 @@ def _check_without_ids(topics: Iterable[MetadataRequestTopic]) -> None:
 def _to_make(
     call: Call, request: MetadataRequest, asked: list[MetadataRequestTopic]
 ) -> list[NewTopic]:
-    cluster = call.services.cluster
-    if not request.allow_auto_topic_creation:
-        return []
-    if not cluster.bool_setting("auto.create.topics.enable"):
+    if not (request.allow_auto_topic_creation and call.services.topics.makes_missing):
         return []
     return [
         NewTopic(name=topic.name, configs={})
         for topic in asked
         if topic.topic_id == NO_ID
         and topic.name is not None
-        and cluster.topic(topic.name) is None
+        and call.services.topics.find(topic.name) is None
         and not is_internal(topic.name)
     ]
 
@@ -128,15 +125,15 @@ def _to_make(
 def _topic(
     call: Call, asked: MetadataRequestTopic, outcomes: dict[str, Outcome]
 ) -> MetadataResponseTopic:
-    cluster = call.services.cluster
+    topics = call.services.topics
     if asked.topic_id != NO_ID:
-        by_id = cluster.topic_by_id(asked.topic_id)
+        by_id = topics.find_by_id(asked.topic_id)
         if by_id is not None:
             return _described(call, by_id)
         code = ErrorCode.UNKNOWN_TOPIC_ID
         return MetadataResponseTopic(error_code=code, name=None, topic_id=asked.topic_id)
     name = asked.name or ""
-    by_name = cluster.topic(name)
+    by_name = topics.find(name)
     if by_name is not None:
         return _described(call, by_name)
     code = _code_of_missing(name, outcomes.get(name))
@@ -181,7 +178,7 @@ def _described(call: Call, topic: Topic) -> MetadataResponseTopic:
 def _response(
     call: Call, request: MetadataRequest, topics: list[MetadataResponseTopic]
 ) -> MetadataResponse:
-    cluster, leaderships = call.services.cluster, call.services.leaderships
+    leaderships = call.services.leaderships
     if request.include_topic_authorized_operations:
         for topic in topics:
             topic.topic_authorized_operations = ALL_ON_TOPIC
@@ -195,7 +192,7 @@ def _response(
             )
             for broker in leaderships.brokers(call.now)
         ],
-        cluster_id=cluster.cluster_id,
+        cluster_id=leaderships.cluster_id,
         controller_id=leaderships.admin_broker(),
         topics=topics,
         cluster_authorized_operations=operations,

@@ -42,7 +42,7 @@ def _name(call: Call, topic: OffsetCommitRequestTopic) -> TopicName | None:
     """None for an id that no topic has."""
     if call.version < TOPIC_IDS_FROM:
         return TopicName(topic.name)
-    found = call.services.cluster.topic_by_id(topic.topic_id)
+    found = call.services.topics.find_by_id(topic.topic_id)
     return None if found is None else found.name
 
 

@@ -98,7 +98,7 @@ async def _fetch_group(call: Call, group: OffsetFetchRequestGroup) -> OffsetFetc
 async def _fetch_all(call: Call, group: OffsetFetchRequestGroup) -> list[OffsetFetchResponseTopics]:
     topics = []
     for found in await call.services.groups.fetch_offsets(GroupId(group.group_id), None):
-        topic = call.services.cluster.topic(found.topic)
+        topic = call.services.topics.find(found.topic)
         # A topic that was deleted just now has no id to be called by.
         if topic is not None or call.version < TOPIC_IDS_FROM:
             topic_id = UUID(int=0) if topic is None else topic.topic_id
@@ -126,7 +126,7 @@ def _name(call: Call, topic: OffsetFetchRequestTopics) -> TopicName | None:
     """None for an id that no topic has."""
     if call.version < TOPIC_IDS_FROM:
         return TopicName(topic.name)
-    found = call.services.cluster.topic_by_id(topic.topic_id)
+    found = call.services.topics.find_by_id(topic.topic_id)
     return None if found is None else found.name
 
 
