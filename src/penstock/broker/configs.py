@@ -1,12 +1,14 @@
-"""Describes and changes the settings of topics and brokers."""
+"""Describes and changes the settings of topics, brokers, and subscriptions to clients' metrics."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
+from penstock.cluster.client_metrics import CLIENT_METRICS_SETTINGS
 from penstock.cluster.config_decisions import (
     ALL_BROKERS,
     BrokerResource,
+    ClientMetricsResource,
     Edit,
     Operation,
     Resource,
@@ -27,6 +29,7 @@ from penstock.model.ids import BrokerId
 
 __all__ = [
     "BrokerResource",
+    "ClientMetricsResource",
     "ConfigEntry",
     "ConfigSource",
     "Configs",
@@ -48,6 +51,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    CLIENT_METRICS = 7
 
 
 class ConfigSynonym(NamedTuple):
@@ -106,6 +110,8 @@ class Configs:
         """All settings of the resource, or those of the given names that it has."""
         if isinstance(resource, TopicResource):
             return self._describe_topic(resource, names)
+        if isinstance(resource, ClientMetricsResource):
+            return self._describe_client_metrics(resource, names)
         check_broker_name(resource, self._cluster.brokers)
         if resource.name == ALL_BROKERS:
             return self._describe_all_brokers(names)
@@ -145,6 +151,30 @@ class Configs:
             is_read_only=False,
             synonyms=synonyms,
         )
+
+    # Client metrics
+
+    def _describe_client_metrics(
+        self, resource: ClientMetricsResource, names: Collection[str] | None
+    ) -> list[ConfigEntry]:
+        """One that does not exist has the defaults: it could be made."""
+        if not resource.name:
+            detail = "Client metrics subscription name must not be empty"
+            raise Refused(Reason.INVALID_REQUEST, detail)
+        configs = self._cluster.client_metrics.get(resource.name, {})
+        source = ConfigSource.CLIENT_METRICS
+        return [
+            ConfigEntry(
+                setting=setting,
+                value=configs.get(setting.name, setting.default),
+                source=source if setting.name in configs else ConfigSource.DEFAULT,
+                is_read_only=False,
+                synonyms=[ConfigSynonym(setting.name, configs[setting.name], source)]
+                if setting.name in configs
+                else [],
+            )
+            for setting in _chosen(CLIENT_METRICS_SETTINGS, names)
+        ]
 
     # Brokers
 

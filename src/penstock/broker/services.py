@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from penstock.broker.client_metrics import ClientMetrics
 from penstock.broker.configs import Configs
 from penstock.broker.fetch import Fetch
 from penstock.broker.groups import Groups
@@ -35,6 +36,7 @@ class Services:
     producers: Producers
     topics: Topics
     configs: Configs
+    client_metrics: ClientMetrics
     log_directories: LogDirectories
     groups: Groups
     pressure: Pressure

@@ -248,6 +248,13 @@ _GROUPS = (
         "The longest session timeout that a member may ask for.",
         at_least(1),
     ),
+    _row(
+        "telemetry.max.bytes",
+        INT,
+        1024 * 1024,
+        "The most bytes of metrics that a client may push at once, packed or unpacked.",
+        at_least(1),
+    ),
     _row("group.max.size", INT, 1_000, "The most members of one group.", at_least(1)),
     _row(
         "offset.metadata.max.bytes",

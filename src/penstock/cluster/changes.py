@@ -40,6 +40,10 @@ class BrokerConfigChanged(NamedTuple):
     names: frozenset[str]
 
 
+class ClientMetricsChanged(NamedTuple):
+    """A subscription to clients' metrics came, went, or asks for something else."""
+
+
 class BrokersChanged(NamedTuple):
     """A broker came, went, or is reached elsewhere."""
 
@@ -51,5 +55,6 @@ Change: TypeAlias = (
     | AssignmentsChanged
     | ConfigChanged
     | BrokerConfigChanged
+    | ClientMetricsChanged
     | BrokersChanged
 )

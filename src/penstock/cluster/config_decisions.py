@@ -9,6 +9,11 @@ from dataclasses import replace
 from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
+from penstock.cluster.client_metrics import (
+    CLIENT_METRICS_SETTINGS,
+    SUBSCRIPTIONS_MAX,
+    check_client_metrics,
+)
 from penstock.cluster.config_definitions import (
     BROKER_SETTINGS,
     TOPIC_SETTINGS,
@@ -20,7 +25,12 @@ from penstock.cluster.config_definitions import (
     effective_broker_setting,
     effective_topic_setting,
 )
-from penstock.cluster.records import BrokerConfigStored, ClusterRecord, TopicStored
+from penstock.cluster.records import (
+    BrokerConfigStored,
+    ClientMetricsStored,
+    ClusterRecord,
+    TopicStored,
+)
 from penstock.cluster.settings import ConfigType
 from penstock.cluster.state import ClusterState
 from penstock.cluster.topic import Topic
@@ -42,7 +52,13 @@ class BrokerResource(NamedTuple):
     name: str
 
 
-Resource: TypeAlias = TopicResource | BrokerResource
+class ClientMetricsResource(NamedTuple):
+    """A subscription to clients' metrics; it exists while it has settings."""
+
+    name: str
+
+
+Resource: TypeAlias = TopicResource | BrokerResource | ClientMetricsResource
 
 
 class Operation(IntEnum):
@@ -75,6 +91,8 @@ def decide_replacement(
     check_values_present(configs, Reason.INVALID_REQUEST)
     if isinstance(resource, TopicResource):
         return _topic_changed(_topic_of(state, resource), configs, rules)
+    if isinstance(resource, ClientMetricsResource):
+        return _client_metrics_changed(state, resource, configs)
     check_broker_name(resource, rules.brokers)
     return _broker_changed(state, resource, configs, rules)
 
@@ -88,6 +106,9 @@ def decide_edits(
         topic = _topic_of(state, resource)
         edited = _topic_edited(topic.configs, edits, rules.broker_settings)
         return _topic_changed(topic, edited, rules)
+    if isinstance(resource, ClientMetricsResource):
+        edited = _client_metrics_edited(state.client_metrics.get(resource.name, {}), edits)
+        return _client_metrics_changed(state, resource, edited)
     check_broker_name(resource, rules.brokers)
     current = state.broker_config(resource.name)
     edited = _broker_edited(current, edits, rules.broker_settings)
@@ -132,6 +153,18 @@ def _broker_changed(
     return [BrokerConfigStored(broker=resource.name, configs=checked)]
 
 
+def _client_metrics_changed(
+    state: ClusterState, resource: ClientMetricsResource, configs: Mapping[str, str | None]
+) -> list[ClusterRecord]:
+    checked = check_client_metrics(resource.name, configs)
+    if checked == state.client_metrics.get(resource.name, {}):
+        return []
+    if resource.name not in state.client_metrics and len(state.client_metrics) >= SUBSCRIPTIONS_MAX:
+        detail = f"There are {SUBSCRIPTIONS_MAX} subscriptions already."
+        raise Refused(Reason.POLICY_VIOLATION, detail)
+    return [ClientMetricsStored(name=resource.name, configs=checked)]
+
+
 # Edits
 
 
@@ -169,6 +202,17 @@ def _broker_edited(
         setting = broker_setting(edit.name)
         acting = effective_broker_setting(edit.name, {**broker, **current})
         _apply_edit(edited, edit, setting.type, acting)
+    return edited
+
+
+def _client_metrics_edited(
+    current: Mapping[str, str], edits: Sequence[Edit]
+) -> dict[str, str | None]:
+    edited: dict[str, str | None] = dict(current)
+    for edit in edits:
+        setting = CLIENT_METRICS_SETTINGS.get(edit.name)
+        kind = ConfigType.STRING if setting is None else setting.type
+        _apply_edit(edited, edit, kind, current.get(edit.name, ""))
     return edited
 
 

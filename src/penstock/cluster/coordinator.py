@@ -234,6 +234,11 @@ class Cluster:
     def dynamic_broker_config(self, broker: str) -> Mapping[str, str]:
         return self._published.dynamic.get(broker, {})
 
+    @property
+    def client_metrics(self) -> Mapping[str, Mapping[str, str]]:
+        """The settings of each subscription to clients' metrics, by its name."""
+        return self._published.client_metrics
+
     def broker_setting(self, name: str) -> str:
         return effective_broker_setting(name, self._published.broker_settings)
 

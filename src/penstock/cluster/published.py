@@ -8,6 +8,7 @@ from penstock.cluster.changes import (
     BrokerConfigChanged,
     BrokersChanged,
     Change,
+    ClientMetricsChanged,
     ConfigChanged,
     PartitionsAdded,
     TopicCreated,
@@ -23,6 +24,7 @@ from penstock.cluster.records import (
     BrokerConfigStored,
     BrokerRemoved,
     BrokerStored,
+    ClientMetricsStored,
     ClusterRecord,
     ProducerIdsTaken,
     TopicRemoved,
@@ -42,6 +44,7 @@ class Published:
         self.topics_by_id: dict[TopicId, Topic] = {}
         # Replaced when it changes, never changed: readers may keep what they got.
         self.brokers: Mapping[BrokerId, Broker] = {}
+        self.client_metrics: Mapping[str, Mapping[str, str]] = {}
         self.dynamic: dict[str, Mapping[str, str]] = {}
         self.broker_settings: Mapping[str, str] = static
         self._static = static
@@ -51,6 +54,7 @@ class Published:
 
     def load(self, state: ClusterState) -> None:
         self.dynamic = dict(state.broker_configs)
+        self.client_metrics = dict(state.client_metrics)
         self._merge_settings()
         self.brokers = {number: state.brokers[number] for number in sorted(state.brokers)}
         for topic in state.topics.values():
@@ -82,6 +86,10 @@ class Published:
                     number: each for number, each in self.brokers.items() if number != broker_id
                 }
                 yield from self._brokers_changed(left)
+            case ClientMetricsStored(name=name, configs=configs):
+                others = {each: of for each, of in self.client_metrics.items() if each != name}
+                self.client_metrics = {**others, name: configs} if configs else others
+                yield ClientMetricsChanged()
             case ProducerIdsTaken():
                 pass
 

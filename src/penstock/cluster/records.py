@@ -50,6 +50,13 @@ class BrokerConfigStored(NamedTuple):
     configs: Mapping[str, str]
 
 
+class ClientMetricsStored(NamedTuple):
+    """All settings of one subscription to clients' metrics; none: there is no such subscription."""
+
+    name: str
+    configs: Mapping[str, str]
+
+
 class ProducerIdsTaken(NamedTuple):
     """Every producer id below `next_producer_id` was handed to some broker."""
 
@@ -62,6 +69,7 @@ ClusterRecord: TypeAlias = (
     | BrokerStored
     | BrokerRemoved
     | BrokerConfigStored
+    | ClientMetricsStored
     | ProducerIdsTaken
 )
 Json: TypeAlias = dict[str, Any]
@@ -84,6 +92,9 @@ def to_json(record: ClusterRecord) -> tuple[list[str], Json | None]:
         case BrokerConfigStored(broker=name, configs=configs):
             value = {"version": VERSION, "configs": dict(configs)} if configs else None
             return ["broker-config", name], value
+        case ClientMetricsStored(name=name, configs=configs):
+            value = {"version": VERSION, "configs": dict(configs)} if configs else None
+            return ["client-metrics", name], value
         case ProducerIdsTaken(next_producer_id=next_producer_id):
             return ["producer-ids"], {"version": VERSION, "next": next_producer_id}
 
@@ -100,6 +111,8 @@ def from_json(key: list[str], value: Json | None) -> ClusterRecord:
             return BrokerStored(broker=broker_from_json(value))
         case ["broker-config", name]:
             return BrokerConfigStored(broker=name, configs=value["configs"] if value else {})
+        case ["client-metrics", name]:
+            return ClientMetricsStored(name=name, configs=value["configs"] if value else {})
         case ["producer-ids"] if value is not None:
             return ProducerIdsTaken(next_producer_id=value["next"])
     raise UnreadableRecord(f"metadata record {key} is of an unknown kind")

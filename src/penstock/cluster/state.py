@@ -7,6 +7,7 @@ All transitions, by record:
     BrokerStored        the broker with that number is made or replaced
     BrokerRemoved       the broker with that number is gone until it registers again
     BrokerConfigStored  the dynamic settings of a broker (or of all) are replaced
+    ClientMetricsStored a subscription to clients' metrics is made, replaced or gone
     ProducerIdsTaken    producer ids below the given one are never handed out again
 
 What to append is decided in the `*_decisions` modules, which only read this state.
@@ -22,6 +23,7 @@ from penstock.cluster.records import (
     BrokerConfigStored,
     BrokerRemoved,
     BrokerStored,
+    ClientMetricsStored,
     ClusterRecord,
     ProducerIdsTaken,
     TopicRemoved,
@@ -42,6 +44,7 @@ class ClusterState:
         self.brokers: dict[BrokerId, Broker] = {}
         self.removed_brokers: set[BrokerId] = set()
         self.broker_configs: dict[str, Mapping[str, str]] = {}
+        self.client_metrics: dict[str, Mapping[str, str]] = {}
         self.next_producer_id = 0
         # How many replicas each broker holds, and for how many partitions it is the first choice.
         self.replica_counts: Counter[BrokerId] = Counter()
@@ -84,6 +87,10 @@ class ClusterState:
                 self.broker_configs.pop(name, None)
                 if configs:
                     self.broker_configs[name] = configs
+            case ClientMetricsStored(name=name, configs=configs):
+                self.client_metrics.pop(name, None)
+                if configs:
+                    self.client_metrics[name] = configs
             case ProducerIdsTaken(next_producer_id=next_producer_id):
                 self.next_producer_id = next_producer_id
 
@@ -123,6 +130,8 @@ class ClusterState:
             yield TopicStored(topic=topic)
         for name, configs in self.broker_configs.items():
             yield BrokerConfigStored(broker=name, configs=configs)
+        for name, configs in self.client_metrics.items():
+            yield ClientMetricsStored(name=name, configs=configs)
         yield ProducerIdsTaken(next_producer_id=self.next_producer_id)
 
     def _remember(self, topic: Topic) -> None:

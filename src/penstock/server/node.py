@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
 
+from penstock.broker.client_metrics import ClientMetrics
 from penstock.broker.configs import Configs
 from penstock.broker.fetch import Fetch
 from penstock.broker.groups import Groups
@@ -386,6 +387,7 @@ class Node:
             producers=Producers(leaderships=leaderships, cluster=cluster),
             topics=topics,
             configs=Configs(cluster=cluster, derived=self._derived_settings(directory)),
+            client_metrics=ClientMetrics(cluster=cluster, clock=clock),
             log_directories=LogDirectories(
                 partitions=partitions,
                 directory=directory.path,

@@ -12,6 +12,7 @@ from penstock.cluster.records import (
     BrokerConfigStored,
     BrokerRemoved,
     BrokerStored,
+    ClientMetricsStored,
     ClusterRecord,
     ClusterRecordCodec,
     ProducerIdsTaken,
@@ -67,6 +68,7 @@ RECORDS: st.SearchStrategy[ClusterRecord] = st.one_of(
     st.builds(BrokerStored, broker=brokers),
     st.builds(BrokerRemoved, broker=NODES),
     st.builds(BrokerConfigStored, broker=st.sampled_from(["", "0"]), configs=CONFIGS),
+    st.builds(ClientMetricsStored, name=st.sampled_from(["a", "b"]), configs=CONFIGS),
     st.builds(ProducerIdsTaken, next_producer_id=st.integers(0, 2**62)),
 )
 

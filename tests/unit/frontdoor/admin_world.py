@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from penstock.broker.client_metrics import ClientMetrics
 from penstock.broker.configs import Configs
 from penstock.broker.leaderships import Leaderships
 from penstock.broker.log_directories import LogDirectories
@@ -15,6 +16,7 @@ from penstock.frontdoor.kafka.api import Api, Call
 from penstock.frontdoor.kafka.errors import error_code
 from penstock.model.errors import Refused
 from penstock.protocol.kafka.codec import decode, encode
+from penstock.server import SystemClock
 from tests.unit.broker.fake_disk import AtOnce, Disk, Node
 
 
@@ -31,6 +33,7 @@ class World:
             ),
             topics=node.topics,
             configs=Configs(cluster=node.cluster),
+            client_metrics=ClientMetrics(cluster=node.cluster, clock=SystemClock()),
             log_directories=LogDirectories(
                 partitions=node.partitions,  # type: ignore[arg-type]
                 directory=Path("/data"),

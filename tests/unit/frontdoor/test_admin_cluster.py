@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from penstock.broker.configs import ClientMetricsResource
 from penstock.frontdoor.kafka.handlers import (
     alter_replica_log_dirs,
     describe_cluster,
@@ -145,6 +146,10 @@ def test_resources_that_have_settings() -> None:
         assert await named() == [(2, "a"), (4, "0"), (8, "0")]
         assert await named(2, 16, 32, 2) == [(2, "a")]
         assert await named(version=0) == []
+        subscribed = ClientMetricsResource("s"), {"metrics": "*"}
+        assert await world.services.configs.replace([subscribed]) == [None]
+        assert await named(2, 16) == [(2, "a"), (16, "s")]
+        assert await named(version=0) == [(16, "s")]
         request = ListConfigResourcesRequest(resource_types=[2, 3])
         response = await world.ask(RESOURCES, 1, request)
         assert response.error_code == ErrorCode.UNSUPPORTED_VERSION

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from penstock.broker.configs import ConfigSource
 from penstock.cluster.config_definitions import BROKER_SETTINGS, TOPIC_SETTINGS
 from penstock.frontdoor.kafka.config_resources import ResourceType
 from penstock.frontdoor.kafka.handlers import (
@@ -22,6 +23,7 @@ from tests.unit.frontdoor.admin_world import World, each_version, in_world
 
 DESCRIBE, REPLACE, EDIT = describe_configs.API, alter_configs.API, incremental_alter_configs.API
 TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
+METRICS = ResourceType.CLIENT_METRICS
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 
 
@@ -156,7 +158,7 @@ def test_settings_of_this_broker_and_of_all_brokers() -> None:
         (BROKER, "7", ErrorCode.INVALID_REQUEST),
         (BROKER, "x", ErrorCode.INVALID_REQUEST),
         (ResourceType.BROKER_LOGGER, "0", ErrorCode.INVALID_REQUEST),
-        (ResourceType.CLIENT_METRICS, "m", ErrorCode.INVALID_REQUEST),
+        (ResourceType.CLIENT_METRICS, "", ErrorCode.INVALID_REQUEST),
         (ResourceType.GROUP, "g", ErrorCode.INVALID_REQUEST),
         (99, "x", ErrorCode.INVALID_REQUEST),
     ],
@@ -320,5 +322,63 @@ def test_settings_that_can_not_be_committed_are_a_storage_error() -> None:
         # A bad resource is found in the same decision, so the failed commit speaks for both.
         assert answers[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert topic_configs(world) == {}
+
+    in_world(test)
+
+
+# Subscriptions to clients' metrics
+
+
+def test_a_subscription_is_made_told_changed_and_removed() -> None:
+    async def test(world: World) -> None:
+        async def told() -> list[tuple[str, str | None, int]]:
+            result = await described(world, METRICS, "s", include_synonyms=True)
+            assert result.error_code == 0
+            assert [len(each.synonyms) for each in result.configs] == [
+                each.config_source == ConfigSource.CLIENT_METRICS for each in result.configs
+            ]
+            return [(each.name, each.value, each.config_source) for each in result.configs]
+
+        own, default = ConfigSource.CLIENT_METRICS, ConfigSource.DEFAULT
+        nothing = [("metrics", "", default), ("interval.ms", "300000", default)]
+        assert await told() == [*nothing, ("match", "", default)]
+        edits: list[tuple[str, int, str | None]]
+        edits = [
+            ("metrics", SET, "a,b"),
+            ("interval.ms", SET, "100"),
+            ("match", APPEND, "client_id=x"),
+        ]
+        (answer,) = await edited(world, 1, (METRICS, "s", edits))
+        assert answer.error_code == 0
+        changed = [("metrics", "a,b", own), ("interval.ms", "100", own)]
+        assert await told() == [*changed, ("match", "client_id=x", own)]
+        edits = [("metrics", SUBTRACT, "a"), ("match", DELETE, None), ("no.such", DELETE, None)]
+        (answer,) = await edited(world, 1, (METRICS, "s", edits))
+        assert await told() == [("metrics", "b", own), changed[1], ("match", "", default)]
+        assert world.services.client_metrics.subscriptions() == ["s"]
+        (answer,) = await replaced(world, 2, (METRICS, "s", {}))
+        assert answer.error_code == 0
+        assert world.services.client_metrics.subscriptions() == []
+
+    in_world(test)
+
+
+@pytest.mark.parametrize(
+    ("edit", "code"),
+    [
+        (("no.such", SET, "1"), ErrorCode.INVALID_REQUEST),
+        (("interval.ms", SET, "99"), ErrorCode.INVALID_REQUEST),
+        (("interval.ms", SET, "soon"), ErrorCode.INVALID_CONFIG),
+        (("interval.ms", APPEND, "1"), ErrorCode.INVALID_CONFIG),
+        (("match", SET, "color=red"), ErrorCode.INVALID_CONFIG),
+    ],
+)
+def test_a_subscription_with_a_bad_setting_is_not_made(
+    edit: tuple[str, int, str], code: ErrorCode
+) -> None:
+    async def test(world: World) -> None:
+        (answer,) = await edited(world, 1, (METRICS, "s", [("metrics", SET, "a"), edit]))
+        assert answer.error_code == code
+        assert world.services.client_metrics.subscriptions() == []
 
     in_world(test)

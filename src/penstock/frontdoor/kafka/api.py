@@ -21,6 +21,7 @@ from penstock.protocol.kafka.codec import decode, encode
 if TYPE_CHECKING:
     from penstock.broker.services import Services
     from penstock.frontdoor.kafka.fetch_sessions import FetchSessions
+    from penstock.frontdoor.kafka.telemetry import Telemetry
     from penstock.model.file_ranges import FileRange
     from penstock.protocol.kafka.api_keys import ApiKey
     from penstock.protocol.kafka.error_codes import ErrorCode
@@ -38,9 +39,17 @@ class Peer(Protocol):
     # Of the one API that keeps any; closed with the connection.
     memory: Memory | None
 
+    # The client's name and version, as ApiVersions told them.
+    software: tuple[str, str]
+
     @property
     def fetch_sessions(self) -> FetchSessions:
         """Of all connections: a consumer may come back over another one."""
+        ...
+
+    @property
+    def telemetry(self) -> Telemetry:
+        """Of all connections."""
         ...
 
     @property

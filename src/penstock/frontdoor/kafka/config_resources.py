@@ -5,7 +5,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from enum import IntEnum
 from typing import Protocol, TypeVar
 
-from penstock.broker.configs import BrokerResource, Resource, TopicResource
+from penstock.broker.configs import (
+    BrokerResource,
+    ClientMetricsResource,
+    Resource,
+    TopicResource,
+)
 from penstock.model.errors import Reason, Refused
 
 
@@ -19,7 +24,6 @@ class ResourceType(IntEnum):
 
 _UNSUPPORTED: dict[int, str] = {
     ResourceType.BROKER_LOGGER: "The log levels of this broker can't be read or changed here.",
-    ResourceType.CLIENT_METRICS: "This broker takes no metrics from clients.",
     ResourceType.GROUP: "Groups have no settings of their own on this broker.",
 }
 
@@ -40,6 +44,8 @@ def resource_of(named: Named) -> Resource:
         return TopicResource(named.resource_name)
     if named.resource_type == ResourceType.BROKER:
         return BrokerResource(named.resource_name)
+    if named.resource_type == ResourceType.CLIENT_METRICS:
+        return ClientMetricsResource(named.resource_name)
     unknown = f"Unknown resource type {named.resource_type}."
     raise Refused(Reason.INVALID_REQUEST, _UNSUPPORTED.get(named.resource_type, unknown))
 

@@ -41,11 +41,15 @@ if TYPE_CHECKING:
     from penstock.frontdoor.kafka.api import Memory
     from penstock.frontdoor.kafka.fetch_sessions import FetchSessions
     from penstock.frontdoor.kafka.routes import Reply, Route, Routes
+    from penstock.frontdoor.kafka.telemetry import Telemetry
     from penstock.model.endpoint import Endpoint
 
 _REQUEST_START_SIZE: Final = 8
 _unpack_start = Struct(">Ii").unpack_from
 _pack_start = Struct(">ii").pack
+
+# As Kafka calls what old clients don't tell.
+UNKNOWN_SOFTWARE: Final = ("unknown", "unknown")
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +61,7 @@ class DoorParts:
     surroundings: Surroundings
     services: Services
     fetch_sessions: FetchSessions
+    telemetry: Telemetry
     routes: Routes
     # The body that answers an ApiVersions request in a version that we don't know.
     unsupported_body: bytes
@@ -96,6 +101,8 @@ class KafkaConnection:
         "opened_at",
         "peer_host",
         "peer_port",
+        "software",
+        "telemetry",
     )
 
     def __init__(
@@ -108,6 +115,8 @@ class KafkaConnection:
         self._parts = parts
         self._services = parts.services
         self.fetch_sessions = parts.fetch_sessions
+        self.telemetry = parts.telemetry
+        self.software = UNKNOWN_SOFTWARE
         self._routes = parts.routes
         self._calls_max = parts.surroundings.limits.requests_in_flight_per_connection_max
         # Calls in request order, from the first that waits for its answer on.
@@ -319,6 +328,7 @@ class KafkaConnection:
                 call.later.cancel()
         if self.memory is not None:
             self.memory.close()
+        self.telemetry.closed(self.id)
         self._parts.on_closed(self)
 
 

@@ -13,6 +13,7 @@ from penstock.frontdoor.kafka.connection import DoorParts, KafkaConnection
 from penstock.frontdoor.kafka.fetch_sessions import FetchSessions
 from penstock.frontdoor.kafka.handlers import api_versions
 from penstock.frontdoor.kafka.routes import make_routes
+from penstock.frontdoor.kafka.telemetry import Telemetry
 from penstock.net import socket_options
 from penstock.net.frame_connection import Surroundings
 from penstock.net.listener import Listener
@@ -151,6 +152,7 @@ class KafkaDoor:
                     clock=self._clock,
                     sessions_max=self._limits.fetch_sessions_max,
                 ),
+                telemetry=Telemetry(self._services.client_metrics),
                 routes=make_routes(self._apis.values()),
                 unsupported_body=encode(api_versions.unsupported_version(self._apis.values()), 0),
                 on_closed=self._on_closed,

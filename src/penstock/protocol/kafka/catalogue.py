@@ -77,6 +77,10 @@ from penstock.protocol.kafka.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from penstock.protocol.kafka.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
 from penstock.protocol.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from penstock.protocol.kafka.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -107,6 +111,10 @@ from penstock.protocol.kafka.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
 )
 from penstock.protocol.kafka.messages.produce import ProduceRequest, ProduceResponse
+from penstock.protocol.kafka.messages.push_telemetry import (
+    PushTelemetryRequest,
+    PushTelemetryResponse,
+)
 from penstock.protocol.kafka.messages.renew_delegation_token import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
@@ -196,6 +204,10 @@ EXCHANGES: dict[ApiKey, Exchange] = {
     ApiKey.DESCRIBE_CLUSTER: Exchange(DescribeClusterRequest, DescribeClusterResponse),
     ApiKey.DESCRIBE_PRODUCERS: Exchange(DescribeProducersRequest, DescribeProducersResponse),
     ApiKey.UNREGISTER_BROKER: Exchange(UnregisterBrokerRequest, UnregisterBrokerResponse),
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: Exchange(
+        GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse
+    ),
+    ApiKey.PUSH_TELEMETRY: Exchange(PushTelemetryRequest, PushTelemetryResponse),
     ApiKey.LIST_CONFIG_RESOURCES: Exchange(ListConfigResourcesRequest, ListConfigResourcesResponse),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Exchange(
         DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse

@@ -171,7 +171,10 @@ class House:
         table = {api.key: api for api in apis}
         table[ApiKey.API_VERSIONS] = api_versions.make_api(apis)
         services = cast(
-            "Services", SimpleNamespace(pressure=self.pressure, fetch=SimpleNamespace(reader=None))
+            "Services",
+            SimpleNamespace(
+                pressure=self.pressure, fetch=SimpleNamespace(reader=None), client_metrics=None
+            ),
         )
         self.door = KafkaDoor(services, limits, self.clock, apis=table)
         self.port = 0

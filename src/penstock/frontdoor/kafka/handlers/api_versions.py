@@ -57,6 +57,9 @@ class _ApiVersions:
     def handle(self, call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
         if call.version >= _NAMES_SOFTWARE_FROM and not _names_software(request):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        if call.version >= _NAMES_SOFTWARE_FROM:
+            names = request.client_software_name, request.client_software_version
+            call.connection.software = names
         return self._listing
 
     def encode(self, call: Call, request: ApiVersionsRequest, answer: ApiVersionsResponse) -> bytes:

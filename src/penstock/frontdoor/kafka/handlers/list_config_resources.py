@@ -1,7 +1,7 @@
-"""ListConfigResources, versions 0 and 1: the topics, brokers and brokers' loggers that there are.
+"""ListConfigResources, versions 0 and 1: topics, brokers, their loggers, and subscriptions.
 
-Version 0 asks for client metrics, version 1 for some types, or for all. Neither client metrics nor
-groups have settings here, so none is listed. A type that does not exist is UNSUPPORTED_VERSION.
+Version 0 asks for subscriptions to clients' metrics, version 1 for some types, or for all. Groups
+have no settings here, so none is listed. A type that does not exist is UNSUPPORTED_VERSION.
 """
 
 from penstock.frontdoor.kafka.api import Api, Call
@@ -18,9 +18,9 @@ _CLIENT_METRICS_ONLY_VERSION = 0
 
 
 def handle(call: Call, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
-    if call.version == _CLIENT_METRICS_ONLY_VERSION:
-        return ListConfigResourcesResponse()
     wanted = set(request.resource_types) or set(ResourceType)
+    if call.version == _CLIENT_METRICS_ONLY_VERSION:
+        wanted = {ResourceType.CLIENT_METRICS}
     if not wanted <= set(ResourceType):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     return ListConfigResourcesResponse(
@@ -36,6 +36,8 @@ def _names(call: Call, kind: int) -> list[str]:
     services = call.services
     if kind == ResourceType.TOPIC:
         return [topic.name for topic in services.topics.all()]
+    if kind == ResourceType.CLIENT_METRICS:
+        return services.client_metrics.subscriptions()
     if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
         return [str(broker.id) for broker in services.leaderships.brokers(call.now)]
     return []
