@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from penstock.cluster.broker_settings import BROKER_SETTINGS
+from penstock.cluster.client_metrics import ATTRIBUTES, CLIENT_METRICS_SETTINGS, REPEATS_MAX
 from penstock.cluster.settings import Setting
 from penstock.cluster.topic_settings import TOPIC_SETTINGS
 from penstock.frontdoor.kafka.api import Api
@@ -47,6 +48,17 @@ Settings *without effect* are accepted and shown, because tools that set them ex
 back.
 """
 
+METRICS_HEAD = f"""
+## Subscriptions to clients' metrics
+
+A pattern of `match` is a regular expression of Python for one of these, and has to match all of it:
+{", ".join(f"`{name}`" for name in ATTRIBUTES)}.
+At most {REPEATS_MAX} things in a pattern repeat, and no group does, so that none takes long.
+
+| setting | default | meaning |
+|---|---|---|
+"""
+
 
 def kafka_apis() -> str:
     apis = sorted(APIS.values(), key=lambda api: api.key)
@@ -76,6 +88,8 @@ def kafka_settings() -> str:
         + "".join(topic_row(setting) for setting in ordered(TOPIC_SETTINGS))
         + "\n## Brokers\n\n| setting | default | meaning |\n|---|---|---|\n"
         + "".join(broker_row(setting) for setting in ordered(BROKER_SETTINGS))
+        + METRICS_HEAD
+        + "".join(broker_row(setting) for setting in ordered(CLIENT_METRICS_SETTINGS))
     )
 
 

@@ -35,7 +35,8 @@ def brokers(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     marked `xdist_group("apache-kafka")`, or each process would start a Kafka of its own."""
     if missing():
         pytest.skip(f"not installed: {', '.join(missing())}")
-    with apache_kafka(tmp_path_factory.mktemp("kafka")) as bootstrap:
+    folder = tmp_path_factory.mktemp("kafka")
+    with apache_kafka(folder, metric_reporters="MetricsReceiver") as bootstrap:
         yield Brokers(broker.bootstrap, bootstrap)
 
 

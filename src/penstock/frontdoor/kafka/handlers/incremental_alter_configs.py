@@ -6,7 +6,8 @@ are one commit; a refused resource leaves the others alone. New settings act at 
 Broker settings of Kafka that mean nothing here, about Kerberos for one, are kept without effect.
 
 Deviations: broker settings that are unknown are refused, where Kafka keeps them, and so are
-passwords and settings of single listeners.
+passwords and settings of single listeners. The patterns of a subscription to clients' metrics are
+Python's, and those that could take long to match are refused.
 """
 
 from penstock.broker.configs import Edit, Operation
