@@ -1,6 +1,7 @@
 """Proves that the packages import only what ARCHITECTURE.md allows, and that pure code is pure."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,9 +12,11 @@ from typing import NamedTuple, get_type_hints
 import pytest
 
 from penstock.broker.services import Services
+from penstock.model.errors import Reason
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "penstock"
+REASON = re.compile(r"\bReason\.([A-Z_]+)")
 
 # What each part may import of Penstock itself. A part that is missing here fails the test, so a
 # new package has to say what it stands on.
@@ -124,6 +127,14 @@ def test_doors_see_use_cases_and_nothing_behind_them() -> None:
     behind = {"cluster", "groups", "storage", "raft"}
     seen = get_type_hints(Services).items()
     assert [name for name, kind in seen if kind.__module__.split(".")[1] in behind] == []
+
+
+def test_every_reason_is_one_of_the_broker() -> None:
+    """What only one door refuses, in the words of its protocol, that door says by itself."""
+    told = (SOURCE / "model" / "errors.py", SOURCE / "frontdoor")
+    behind = [path for path in source_files() if not any(map(path.is_relative_to, told))]
+    used = {name for path in behind for name in REASON.findall(path.read_text())}
+    assert {reason.name for reason in Reason} - used == set()
 
 
 def test_pure_code_imports_nothing_that_acts() -> None:

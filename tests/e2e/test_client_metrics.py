@@ -132,6 +132,7 @@ def subscribed(bootstrap: str, metrics: str) -> Iterator[None]:
     wait_until("the subscription", is_known, PUSHED_TIMEOUT_S)
     yield
     assert edited(bootstrap, name, ("metrics", DELETE, None), ("match", DELETE, None)) == NONE
+    wait_until("its end", lambda: name not in subscriptions(bootstrap), PUSHED_TIMEOUT_S)
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,15 @@
 """Proves which metrics clients are asked for, and that what is kept of them is bounded."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, cast
 from uuid import UUID
 
 from penstock.broker.client_metrics import ClientMetrics, MetricsClient
+from penstock.broker.configs import ClientMetricsResource
 from penstock.cluster.changes import BrokersChanged, Change, ClientMetricsChanged
 from penstock.cluster.client_metrics import INTERVAL_MS_DEFAULT
+from tests.unit.lone_node import LoneNode, run
 
 
 class Clock:
@@ -110,3 +113,22 @@ def test_the_bytes_of_all_clients_are_bounded() -> None:
     assert [each.otlp for each in metrics.last_pushed()] == [b"xxxx"] * 2
     metrics.keep(client(1), b"x" * 11)
     assert metrics.last_pushed() == []
+
+
+def test_subscriptions_survive_a_killed_process(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        node = await LoneNode.start(tmp_path)
+        asked: list[tuple[ClientMetricsResource, Mapping[str, str | None]]] = [
+            (ClientMetricsResource(name), {"metrics": metrics})
+            for name, metrics in (("kept", "x"), ("gone", "y"))
+        ]
+        assert await node.services.configs.replace(asked) == [None, None]
+        await node.services.configs.replace([(ClientMetricsResource("gone"), {})])
+        assert node.services.client_metrics.wanted_of(client()).metrics == ("x",)
+        node.kill()
+        node = await LoneNode.start(tmp_path)
+        assert node.services.client_metrics.subscriptions() == ["kept"]
+        assert node.services.client_metrics.wanted_of(client()).metrics == ("x",)
+        await node.stop()
+
+    run(scenario)
