@@ -41,8 +41,9 @@ SETTINGS_HEAD = """\
 
 Topics and brokers have settings by Kafka's names. A topic's are given when it is created or changed
 (`penstock topic create`, `penstock topic alter`, or any admin client); a broker's with `--set` at
-the start, and those marked *dynamic* also while it runs. A topic that leaves a setting out gets it
-from the broker setting in the last column, and from the default if that is not set either.
+the start, and those marked *dynamic* also while it runs, or *only* then. A topic that leaves a
+setting out gets it from the broker setting in the last column, and from the default if that is not
+set either.
 
 Settings *without effect* are accepted and shown, because tools that set them expect to read them
 back.
@@ -112,6 +113,7 @@ def default(setting: Setting) -> str:
 
 def meaning(setting: Setting) -> str:
     marks = " *dynamic*" if setting.is_dynamic else ""
+    marks = " *only dynamic*" if setting.is_dynamic_only else marks
     marks += "" if setting.has_effect else " *without effect*"
     return setting.documentation.replace("|", "\\|") + marks
 

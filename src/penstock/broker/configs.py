@@ -115,10 +115,11 @@ class Configs:
         check_broker_name(resource, self._cluster.brokers)
         if resource.name == ALL_BROKERS:
             return self._describe_all_brokers(names)
-        return [
+        entries = (
             self._broker_entry(setting, resource.name)
             for setting in _chosen(BROKER_SETTINGS, names)
-        ]
+        )
+        return [each for each in entries if each.synonyms or not each.setting.is_dynamic_only]
 
     def describe_new_topic(self, configs: Mapping[str, str]) -> list[ConfigEntry]:
         """The settings that a topic with these of its own has."""

@@ -25,6 +25,8 @@ BOOLEAN, STRING, LIST = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.LIST
 INT, LONG, SHORT, DOUBLE = ConfigType.INT, ConfigType.LONG, ConfigType.SHORT, ConfigType.DOUBLE
 
 DAY_MS = 24 * HOUR_MS
+LEADER_RATE = "leader.replication.throttled.rate"
+FOLLOWER_RATE = "follower.replication.throttled.rate"
 # The one value of replica.selector.class that there is.
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
@@ -68,6 +70,19 @@ def _kept(
         check=check,
         has_effect=False,
         is_dynamic=True,
+    )
+
+
+def _throttle(name: str, documentation: str, *, has_effect: bool = True) -> Setting:
+    return Setting(
+        name=name,
+        type=LONG,
+        default=None,
+        documentation=documentation,
+        check=at_least(0),
+        has_effect=has_effect,
+        is_dynamic=True,
+        is_dynamic_only=True,
     )
 
 
@@ -226,6 +241,27 @@ _NETWORK = (
     _kept("num.io.threads", INT, 1, "The number of request threads.", at_least(1)),
 )
 
+_THROTTLES = (
+    _throttle(
+        LEADER_RATE,
+        "The most bytes in a second that leaders on this broker send to replicas which catch up, "
+        "where leader.replication.throttled.replicas of the topic lists the leader; without bound "
+        "unless it is set.",
+    ),
+    _throttle(
+        FOLLOWER_RATE,
+        "The most bytes in a second that replicas on this broker receive while they catch up, "
+        "where follower.replication.throttled.replicas of the topic lists them; without bound "
+        "unless it is set.",
+    ),
+    _throttle(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        "The most bytes in a second that move from one log directory to another. Kept, but without "
+        "effect on this broker.",
+        has_effect=False,
+    ),
+)
+
 _GROUPS = (
     _row(
         "group.initial.rebalance.delay.ms",
@@ -301,5 +337,12 @@ _GROUPS = (
 )
 
 BROKER_SETTINGS = table(
-    *_NODE, *_TOPICS, *_UPKEEP, *_NETWORK, *_GROUPS, *_topic_defaults(), *FOREIGN_SETTINGS
+    *_NODE,
+    *_TOPICS,
+    *_UPKEEP,
+    *_NETWORK,
+    *_THROTTLES,
+    *_GROUPS,
+    *_topic_defaults(),
+    *FOREIGN_SETTINGS,
 )

@@ -7,7 +7,14 @@ from penstock.cluster.foreign_settings import PER_LISTENER
 from penstock.cluster.settings import BadValue, Setting, Value, invalid, write
 from penstock.cluster.topic_settings import TOPIC_SETTINGS
 from penstock.model.errors import Reason, Refused, StartRefused
-from penstock.model.topic_config import FlushPolicy, TimestampType, TopicConfig
+from penstock.model.topic_config import (
+    EVERYBODY,
+    NOBODY,
+    FlushPolicy,
+    ThrottledReplicas,
+    TimestampType,
+    TopicConfig,
+)
 
 __all__ = [
     "BROKER_SETTINGS",
@@ -27,7 +34,7 @@ def normalised(setting: Setting, text: str, reason: Reason) -> str:
     try:
         return setting.normalise(text)
     except BadValue as fault:
-        detail = invalid(setting.name, text, str(fault))
+        detail = invalid(setting.name, fault.shown or text, str(fault))
         raise Refused(reason, detail) from None
 
 
@@ -181,6 +188,19 @@ def topic_config(overrides: Mapping[str, str], broker: Mapping[str, str]) -> Top
         delete_retention_ms=read.integer("delete.retention.ms"),
         flush_policy=FlushPolicy(read.text("penstock.flush.policy")),
         flush_ms=read.integer("flush.ms"),
+        throttled_leaders=_throttled(read.text("leader.replication.throttled.replicas")),
+        throttled_followers=_throttled(read.text("follower.replication.throttled.replicas")),
+    )
+
+
+def _throttled(text: str) -> ThrottledReplicas:
+    if not text:
+        return NOBODY
+    if text == "*":
+        return EVERYBODY
+    pairs = (element.split(":") for element in text.split(","))
+    return ThrottledReplicas(
+        listed=frozenset((int(partition), int(broker)) for partition, broker in pairs)
     )
 
 
@@ -202,6 +222,8 @@ def _checked_static(name: str, text: str) -> str:
         raise StartRefused(f"There is no broker setting named {name}{_did_you_mean(name)}.")
     if setting.flag is not None:
         raise StartRefused(f"The broker setting {name} can't be set: use {setting.flag}.")
+    if setting.is_dynamic_only:
+        raise StartRefused(f"The broker setting {name} can only be set while the broker runs.")
     try:
         return setting.normalise(text)
     except BadValue as fault:

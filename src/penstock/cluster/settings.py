@@ -3,6 +3,7 @@
 Values are kept and compared as text, as clients send them, in one normal form per value.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import NamedTuple, TypeAlias
@@ -27,10 +28,15 @@ class ConfigType(IntEnum):
 
 
 class BadValue(ValueError):
-    """The message is the rest of a sentence that names the setting and the value."""
+    """The message is the rest of a sentence that names the setting and the value, and perhaps how
+    the value is shown in it."""
+
+    def __init__(self, fault: str, shown: str | None = None) -> None:
+        super().__init__(fault)
+        self.shown = shown
 
 
-# Says what is wrong with a parsed value, or None.
+# Says what is wrong with a parsed value, or None; raises BadValue itself to show it otherwise.
 Check: TypeAlias = Callable[[Value], str | None]
 
 _INTEGER_BOUNDS = {
@@ -38,6 +44,7 @@ _INTEGER_BOUNDS = {
     ConfigType.INT: (-(2**31), INT_MAX),
     ConfigType.LONG: (-(2**63), LONG_MAX),
 }
+_REPLICA = re.compile("[0-9]+:[0-9]+")
 # Longer than any number in bounds; Python's own limit for int() is far higher.
 _NUMBER_LENGTH_MAX = 40
 
@@ -57,6 +64,8 @@ class Setting(NamedTuple):
     is_dynamic: bool = False
     # Broker settings only: may not be changed for all brokers at once.
     is_per_broker: bool = False
+    # Broker settings only: can't be given at start, and is shown only where it was set.
+    is_dynamic_only: bool = False
     # Topic settings only: the broker settings that give its default, the first that is set wins.
     synonyms: tuple["Synonym", ...] = ()
     # Broker settings only: the command line's own flag for it, which `--set` may not contradict.
@@ -130,6 +139,22 @@ def some_of(*choices: str) -> Check:
         if any(element not in choices for element in value):
             return f"String must be one of: {listed}"
         return None if len(set(value)) == len(value) else "Elements must not be repeated"
+
+    return check
+
+
+def throttled_replicas(name: str) -> Check:
+    """For lists: `*`, or pairs of partition and broker."""
+    fault = (
+        f"{name} must be the literal '*' or a list of replicas in the following format: "
+        "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+    )
+
+    def check(value: Value) -> str | None:
+        assert isinstance(value, list)
+        if value == ["*"] or all(_REPLICA.fullmatch(element) for element in value):
+            return None
+        raise BadValue(fault, shown=f"[{', '.join(value)}]")
 
     return check
 

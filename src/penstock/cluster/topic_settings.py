@@ -16,6 +16,7 @@ from penstock.cluster.settings import (
     one_of,
     some_of,
     table,
+    throttled_replicas,
 )
 
 BOOLEAN, STRING, LIST = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.LIST
@@ -25,6 +26,8 @@ MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 WEEK_MS = 7 * 24 * HOUR_MS
 
+THROTTLED_LEADERS = "leader.replication.throttled.replicas"
+THROTTLED_FOLLOWERS = "follower.replication.throttled.replicas"
 CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 FLUSH_POLICIES = ("before-ack", "interval-unsafe", "os-unsafe")
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
@@ -300,17 +303,21 @@ _REPLICATION = (
         "Let a replica lead that may lack acknowledged records; never done here.",
         "unclean.leader.election.enable",
     ),
-    _kept(
-        "leader.replication.throttled.replicas",
+    _row(
+        THROTTLED_LEADERS,
         LIST,
         "",
-        "Replicas whose traffic is limited on the leader's side.",
+        "Leaders that send replicas which catch up no more than leader.replication.throttled.rate "
+        "allows: '*' for all, or partition:broker,...",
+        check=throttled_replicas(THROTTLED_LEADERS),
     ),
-    _kept(
-        "follower.replication.throttled.replicas",
+    _row(
+        THROTTLED_FOLLOWERS,
         LIST,
         "",
-        "Replicas whose traffic is limited on the follower's side.",
+        "Replicas that receive no more than follower.replication.throttled.rate allows while they "
+        "catch up: '*' for all, or partition:broker,...",
+        check=throttled_replicas(THROTTLED_FOLLOWERS),
     ),
 )
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 
 class TimestampType(Enum):
@@ -20,6 +21,24 @@ class FlushPolicy(Enum):
 
 
 FOREVER = -1
+
+
+class ThrottledReplicas(NamedTuple):
+    """The replicas of a topic whose traffic is bounded while they catch up."""
+
+    are_all: bool = False
+    # Pairs of partition and broker.
+    listed: frozenset[tuple[int, int]] = frozenset()
+
+    def has(self, partition: int, broker: int) -> bool:
+        return self.are_all or (partition, broker) in self.listed
+
+    def has_any(self, partition: int) -> bool:
+        return self.are_all or any(each == partition for each, _ in self.listed)
+
+
+NOBODY = ThrottledReplicas()
+EVERYBODY = ThrottledReplicas(are_all=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +65,9 @@ class TopicConfig:
     delete_retention_ms: int = 24 * 3600 * 1000
     flush_policy: FlushPolicy = FlushPolicy.BEFORE_ACK
     flush_ms: int = 1_000
+    # Leaders whose sending, and followers whose receiving is bounded.
+    throttled_leaders: ThrottledReplicas = NOBODY
+    throttled_followers: ThrottledReplicas = NOBODY
 
     @property
     def segment_age_ms_max(self) -> int:

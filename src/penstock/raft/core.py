@@ -1,6 +1,7 @@
 """What one replica of a group knows in every role: term, vote, log, membership, commit index."""
 
 from collections.abc import Callable, Hashable
+from typing import Protocol
 
 from penstock.model.ids import NO_END, LogEnd, LogIndex, ReplicaId, Term
 from penstock.raft.entries import Entry, EntryKind, HardState, Snapshot
@@ -16,6 +17,20 @@ from penstock.raft.settings import RaftSettings
 RandomBelow = Callable[[int], int]
 # Whether what is sent to a replica now would leave soon.
 HasRoom = Callable[[ReplicaId], bool]
+
+
+class Throttle(Protocol):
+    """Bounds what followers that catch up are sent."""
+
+    def allowance(self, replica: ReplicaId) -> int | None:
+        """How many bytes of entries it may be sent now, where one entry may be longer than that;
+        None if it is not to be held back."""
+        ...
+
+    def sent(self, replica: ReplicaId, size_bytes: int) -> None:
+        """So many were sent to a replica that has an allowance."""
+        ...
+
 
 # A name of its own, because looking it up in the class costs time for every entry.
 MEMBERSHIP = EntryKind.MEMBERSHIP
@@ -39,6 +54,7 @@ class Core:
         "reads_refused",
         "settings",
         "stuck",
+        "throttle",
     )
 
     def __init__(
@@ -76,6 +92,8 @@ class Core:
         self.stuck: Stuck | None = None
         self.random_below = random_below
         self.has_room = has_room
+        # None for most groups: whoever leads them sends as fast as followers take it.
+        self.throttle: Throttle | None = None
         # Whether role, leader, term or membership changed, or reads were settled, since the last
         # Ready: rare, so that one look saves five.
         self.has_news = True

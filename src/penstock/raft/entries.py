@@ -68,3 +68,4 @@ class Snapshot(NamedTuple):
     # As of `index`.
     membership: Membership
     payload: object = None
+    size_bytes: int = 0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple, Never
 
 from penstock.model.ids import NO_END, BrokerId, LogEnd, LogIndex, ReplicaId, Term
-from penstock.raft.core import Core, HasRoom, RandomBelow
+from penstock.raft.core import Core, HasRoom, RandomBelow, Throttle
 from penstock.raft.entries import NO_INDEX, EntryKind, HardState, Snapshot
 from penstock.raft.follower import Follower
 from penstock.raft.leader import Leader
@@ -286,6 +286,11 @@ class RaftNode:
 
     def entries_arrived(self) -> None:
         """What was not at hand for a follower can be had now."""
+        self._touched = True
+
+    def throttle_by(self, throttle: Throttle | None) -> None:
+        """Bounds what followers that catch up are sent from now on."""
+        self._core.throttle = throttle
         self._touched = True
 
     # Snapshots that go to followers

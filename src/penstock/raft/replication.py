@@ -87,26 +87,35 @@ class Replication:
                 self._send_commit(progress)
 
     def _send_appends(self, progress: Progress) -> None:
-        log, settings = self._core.log, self._core.settings
+        log, settings, throttle = self._core.log, self._core.settings, self._core.throttle
         if progress.state is PROBE:
             # What the follower hinted at, or has, may lie inside an entry of this log; data is
             # sent whole. While replicating, one append begins where the one before ended.
             progress.next_index = log.entry_start(progress.next_index)
         while True:
             next_index = progress.next_index
+            is_behind = next_index <= log.last_index
+            bytes_max, allowance = settings.append_bytes_max, None
+            if throttle is not None and is_behind:
+                allowance = throttle.allowance(progress.replica)
+                bytes_max = bytes_max if allowance is None else min(bytes_max, allowance)
+            if bytes_max == 0:
+                return
             previous_term = log.term_at(next_index - 1)
             if previous_term is None:
                 self._want_snapshot(progress)
                 return
-            is_behind = next_index <= log.last_index
             if is_behind and not log.is_at_hand(next_index, progress.replica):
                 return
-            entries = log.entries(next_index, settings.append_bytes_max) if is_behind else ()
+            entries = log.entries(next_index, bytes_max) if is_behind else ()
             if is_behind and not entries:
                 self._want_snapshot(progress)
                 return
             last_index = self._send_append(progress, previous_term, entries)
-            progress.sent(last_index, sum([entry.size_bytes for entry in entries]))
+            size_bytes = sum([entry.size_bytes for entry in entries])
+            progress.sent(last_index, size_bytes)
+            if throttle is not None and allowance is not None:
+                throttle.sent(progress.replica, size_bytes)
             if last_index == log.last_index or not progress.may_send(settings):
                 return
 
@@ -240,6 +249,8 @@ class Replication:
         if progress is not None and progress.state is ProgressState.SNAPSHOT:
             progress.snapshot_rounds = 0
             core.outbox.send(InstallSnapshot(core.id, replica, core.term, snapshot))
+            if core.throttle is not None and core.throttle.allowance(replica) is not None:
+                core.throttle.sent(replica, snapshot.size_bytes)
 
     def snapshot_failed(self, replica: ReplicaId) -> None:
         progress = self.progress.get(replica)

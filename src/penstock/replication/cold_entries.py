@@ -109,12 +109,18 @@ class ColdEntries:
             self._reads.ask(_Asked(self, self._stretch, low, follower))
         return False
 
-    def get(self, low: LogIndex, high: LogIndex) -> Sequence[Entry] | None:
-        """What came, before `high`; None where nothing did."""
+    def get(self, low: LogIndex, high: LogIndex, bytes_max: int) -> Sequence[Entry] | None:
+        """What came, before `high`: at least one, then as many as fit; None where nothing did."""
         found = self._found.get(low)
-        if not found or found[-1].index < high:
+        if not found or (found[-1].index < high and bytes_max >= self._bytes_max):
             return found
-        return [entry for entry in found if entry.index < high] or None
+        chosen: list[Entry] = []
+        for entry in found:
+            bytes_max -= entry.size_bytes
+            if entry.index >= high or (chosen and bytes_max < 0):
+                break
+            chosen.append(entry)
+        return chosen or None
 
     def clear(self) -> None:
         self._stretch += 1

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Protocol
 
 from penstock.model.ids import LogIndex, Offset, PartitionId, ReplicaId, Term
+from penstock.model.topic_config import TopicConfig
 from penstock.raft.entries import Entry, EntryKind, Snapshot
 from penstock.raft.messages import Message
 from penstock.raft.node import RaftNode, ReplicaStatus
@@ -29,9 +30,11 @@ from penstock.replication.entry_codec import (
     encode_membership,
 )
 from penstock.replication.hard_state_writer import HardStateWriter, stored
+from penstock.replication.in_sync import InSync
 from penstock.replication.index_offsets import IndexOffsets
 from penstock.replication.outbound import Outbound
 from penstock.replication.raft_log import StoredLog
+from penstock.replication.throttle import NodeThrottle, group_throttle
 from penstock.replication.writer import LogWrite, Writer
 from penstock.storage.log import LogBase
 
@@ -131,7 +134,7 @@ class Consensus:
         self._owner = owner
         self._key = key
         self._stored = stored
-        stored.cold.on_arrival = self._entries_arrived
+        stored.cold.on_arrival = self.send_again
         stored.cold.on_failure = owner.failed
         self._writer = writer
         self._hard_states = hard_states
@@ -183,11 +186,18 @@ class Consensus:
         if not self._is_scheduled and self.node.has_work:
             self.drain()
 
-    def _entries_arrived(self) -> None:
-        """What the core found not at hand for a follower was read."""
+    def send_again(self) -> None:
+        """What the core found not at hand for a follower was read, or a throttle lets it pass."""
         if not self._is_ended:
             self.node.entries_arrived()
             self.touch()
+
+    def throttle_by(self, throttle: NodeThrottle, config: TopicConfig, in_sync: InSync) -> None:
+        """What followers are sent is bounded as the topic's settings say."""
+        found = group_throttle(
+            throttle, self._key.partition, config, self.node, in_sync, self.send_again
+        )
+        self.node.throttle_by(found)
 
     def written(self, number: int) -> None:
         pending = self._writes_pending

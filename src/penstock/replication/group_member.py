@@ -209,6 +209,7 @@ class GroupMember(ABC):
         )
         self._members = MembershipKeeper(self._node, self._in_sync)
         self._refill = Refill(log, self._node, self._keeper, is_returning=self.is_returning)
+        self._consensus.throttle_by(parts.throttle, self.config, self._in_sync)
 
     @abstractmethod
     def stop(self, error: Exception) -> None:

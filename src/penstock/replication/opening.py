@@ -92,4 +92,5 @@ def snapshot_of(log: Log, states: ProducerStates) -> Snapshot:
     content = SnapshotContent(Offset(base.offset), states.snapshot_before(base.offset))
     # A log whose begin is not known here has not been shortened, so nobody is behind its start.
     membership = decode_membership(base.membership)
-    return Snapshot(LogIndex(base.index), Term(base.term), membership, content.encode())
+    payload = content.encode()
+    return Snapshot(LogIndex(base.index), Term(base.term), membership, payload, len(payload))

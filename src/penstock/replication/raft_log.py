@@ -43,7 +43,7 @@ class StoredLog:
         return self.recent.has(low) or self.cold.is_at_hand(low, follower)
 
     def entries(self, low: LogIndex, high: LogIndex, bytes_max: int) -> Sequence[Entry]:
-        found = self.recent.read(low, high, bytes_max) or self.cold.get(low, high)
+        found = self.recent.read(low, high, bytes_max) or self.cold.get(low, high, bytes_max)
         if found is not None:
             return found
         try:

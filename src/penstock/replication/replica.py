@@ -126,6 +126,7 @@ class Replica(GroupMember):
         if self._has_log:
             self._log.config = config
             self._writer.syncs_before_ack = config.flush_policy is FlushPolicy.BEFORE_ACK
+            self._consensus.throttle_by(self._parts.throttle, config, self._in_sync)
             # Fewer copies may be enough now for those who wait.
             self._consensus.touch()
             self._watches.notify()

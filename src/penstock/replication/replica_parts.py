@@ -13,6 +13,7 @@ from penstock.replication.hard_state_writer import HardStateWriter
 from penstock.replication.outbound import Outbound
 from penstock.replication.pressure import Pressure
 from penstock.replication.recent_entries import RecentEntries
+from penstock.replication.throttle import NodeThrottle
 from penstock.replication.write_side import WriteSide
 from penstock.storage.file_system import FileSystem
 
@@ -31,6 +32,7 @@ class ReplicaParts:
     buffers: BatchBuffers
     recent: RecentEntries
     follower_reads: FollowerReads
+    throttle: NodeThrottle
     unflushed_bytes_max: int
     outbound: Outbound
     hard_states: HardStateWriter

@@ -40,6 +40,7 @@ from penstock.replication.producer_ledger import ProducerLedger
 from penstock.replication.recent_entries import RecentEntries
 from penstock.replication.replica import Replica
 from penstock.replication.replica_parts import ReplicaParts
+from penstock.replication.throttle import NodeThrottle
 from penstock.replication.write_side import WriteSide
 from penstock.storage.data_directory import DataDirectory
 from penstock.storage.file_system import FileSystem
@@ -96,6 +97,7 @@ class ReplicaStore:
         raft_settings: RaftSettings,
     ) -> None:
         self.pressure = Pressure(limits)
+        self.throttle = NodeThrottle()
         self._directory = directory
         self._file_system = file_system
         self._open_files = open_files
@@ -117,6 +119,7 @@ class ReplicaStore:
             buffers=BatchBuffers(),
             recent=RecentEntries(),
             follower_reads=FollowerReads(executor, outbound.has_room),
+            throttle=self.throttle,
             unflushed_bytes_max=limits.unflushed_bytes_per_partition_max,
             outbound=outbound,
             hard_states=self._hard_states,
@@ -127,6 +130,7 @@ class ReplicaStore:
     def tick(self) -> None:
         """A unit of time passed; comes before the replicas hear of it."""
         self._write_side.tick()
+        self.throttle.tick()
         self._hard_states.check_deadline()
 
     async def create(

@@ -27,6 +27,7 @@ from penstock.broker.quorum import Quorum
 from penstock.broker.rack_selector import RackAwareSelector
 from penstock.broker.reassignments import Reassignments
 from penstock.broker.services import Services
+from penstock.broker.throttling import Throttling
 from penstock.broker.topics import Topics
 from penstock.broker.upkeep import Upkeep
 from penstock.cluster.broker_settings import RACK_AWARE_SELECTOR
@@ -142,6 +143,10 @@ class Node:
         self._on_stop(store.close)
         self._on_stop(self.partitions.close)
         self.cluster = await self._cluster(directory, static)
+        throttling = Throttling(
+            cluster=self.cluster, leaders=self.exchange.leaders, throttle=store.throttle
+        )
+        self.exchange.on_tick(throttling.tick)
         self.services = await self._services(directory, limits)
         return self.services, limits
 

@@ -52,7 +52,8 @@ def places(found: ConfigEntry) -> list[tuple[str, str, ConfigSource]]:
 def test_every_setting_is_described_with_a_source() -> None:
     def test(configs: Configs) -> None:
         assert {e.name for e in configs.describe(TOPIC)} == set(TOPIC_SETTINGS)
-        assert {e.name for e in configs.describe(BROKER)} == set(BROKER_SETTINGS)
+        shown = {name for name, each in BROKER_SETTINGS.items() if not each.is_dynamic_only}
+        assert {e.name for e in configs.describe(BROKER)} == shown
         for found in configs.describe(TOPIC, []):
             assert found.value is not None
             assert not found.is_read_only
@@ -99,6 +100,21 @@ def test_dynamic_settings_stand_before_static_ones() -> None:
     with_configs(
         test, (ALL_BROKERS, {"log.retention.ms": "9"}), (BROKER, {"log.retention.ms": "8"})
     )
+
+
+def test_the_rate_of_a_throttle_is_shown_where_it_was_set_and_only_there() -> None:
+    rate, other = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
+
+    def test(configs: Configs) -> None:
+        found = entry(configs, BROKER, rate)
+        assert places(found) == [
+            (rate, "7", ConfigSource.DYNAMIC_BROKER),
+            (rate, "8", ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        ]
+        assert entry(configs, ALL_BROKERS, rate).value == "8"
+        assert configs.describe(BROKER, [other]) == []
+
+    with_configs(test, (ALL_BROKERS, {rate: "8"}), (BROKER, {rate: "7"}))
 
 
 def test_the_least_replicas_in_sync_are_always_set_for_all_brokers() -> None:

@@ -13,7 +13,14 @@ from penstock.cluster.config_definitions import (
     validate_static,
 )
 from penstock.model.errors import Reason, Refused, StartRefused
-from penstock.model.topic_config import FlushPolicy, TimestampType, TopicConfig
+from penstock.model.topic_config import (
+    EVERYBODY,
+    NOBODY,
+    FlushPolicy,
+    ThrottledReplicas,
+    TimestampType,
+    TopicConfig,
+)
 
 # What clients of Kafka 4.x may set on a topic.
 KAFKA_TOPIC_SETTINGS = [
@@ -248,3 +255,42 @@ def test_settings_that_mean_nothing_here_are_kept_for_one_broker_or_for_all() ->
         with pytest.raises(Refused) as caught:
             check_broker_configs(configs, are_for_all=for_all)
         assert caught.value.reason is Reason.INVALID_REQUEST
+
+
+THROTTLED = "leader.replication.throttled.replicas"
+
+
+@pytest.mark.parametrize(
+    ("text", "throttled"),
+    [
+        ("", NOBODY),
+        (" * ", EVERYBODY),
+        ("0:1", ThrottledReplicas(listed=frozenset({(0, 1)}))),
+        ("0:1, 1:0,0:1,", ThrottledReplicas(listed=frozenset({(0, 1), (1, 0)}))),
+    ],
+)
+def test_throttled_replicas_are_all_or_listed(text: str, throttled: ThrottledReplicas) -> None:
+    checked = check_topic_configs({THROTTLED: text}, {})
+    assert topic_config(checked, {}).throttled_leaders == throttled
+
+
+@pytest.mark.parametrize("text", ["1", "0:1:2", "a:1", "*:1", "0:*", "0:1,*", "-1:0", "*,*"])
+def test_other_lists_of_throttled_replicas_are_refused_in_kafka_s_words(text: str) -> None:
+    with pytest.raises(Refused) as caught:
+        check_topic_configs({THROTTLED: text}, {})
+    assert caught.value.reason is Reason.INVALID_CONFIG
+    assert caught.value.detail == (
+        f"Invalid value [{text.replace(',', ', ')}] for configuration {THROTTLED}: {THROTTLED} "
+        "must be the literal '*' or a list of replicas in the following format: "
+        "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+    )
+
+
+def test_rates_of_throttles_are_set_while_a_broker_runs() -> None:
+    rate = "follower.replication.throttled.rate"
+    assert check_broker_configs({rate: "0"}) == {rate: "0"}
+    assert check_broker_configs({rate: "1"}, are_for_all=True) == {rate: "1"}
+    with pytest.raises(Refused, match="Value must be at least 0"):
+        check_broker_configs({rate: "-1"})
+    with pytest.raises(StartRefused, match="can only be set while the broker runs"):
+        validate_static({rate: "1"})

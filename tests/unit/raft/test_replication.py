@@ -101,6 +101,45 @@ def test_a_follower_without_room_costs_nothing_and_is_sent_all_once_there_is_som
     assert (reads, group[2].node.commit_index) == (1, 4)
 
 
+class Throttle:
+    """Lets so much through to one follower, and everything to the others."""
+
+    def __init__(self, held_back: ReplicaId, left: int) -> None:
+        self.held_back = held_back
+        self.left = left
+
+    def allowance(self, replica: ReplicaId) -> int | None:
+        return max(self.left, 0) if replica == self.held_back else None
+
+    def sent(self, replica: ReplicaId, size_bytes: int) -> None:
+        assert replica == self.held_back
+        self.left -= size_bytes
+
+
+def test_a_follower_that_a_throttle_holds_back_is_sent_what_it_allows() -> None:
+    group = Group.of(3, RaftSettings(heartbeats_by_host=True))
+    leader = group.elect(1)
+    throttle = Throttle(rid(2), 25)
+    leader.node.throttle_by(throttle)
+    for number in range(5):
+        leader.node.propose(number, 10)
+    group.deliver()
+    # One entry may go beyond the allowance, so that even a long one passes some time.
+    assert (group[2].node.last_index, throttle.left) == (4, -5)
+    assert group[3].node.commit_index == 6
+    leader.node.heartbeat_acknowledged(rid(2), leader.node.term)
+    group.deliver()
+    assert group[2].node.last_index == 4
+    assert group[2].node.commit_index == 4, "it hears what is committed of what it has"
+    throttle.left = 1
+    leader.node.entries_arrived()
+    group.deliver()
+    assert (group[2].node.last_index, throttle.left) == (5, -9)
+    leader.node.throttle_by(None)
+    group.deliver()
+    assert group[2].node.commit_index == 6
+
+
 def test_a_follower_that_must_be_probed_waits_for_room_too() -> None:
     group = Group.of(3, RaftSettings(heartbeats_by_host=True))
     leader = group.elect(1)
@@ -249,6 +288,20 @@ def test_a_follower_behind_the_log_s_start_gets_a_snapshot_and_then_entries() ->
     assert state_of(leader, 3) is ProgressState.REPLICATE
     assert group[3].log.last_index == leader.log.last_index
     assert group[3].node.commit_index == leader.node.commit_index
+
+
+def test_a_snapshot_waits_for_a_throttle_and_counts_for_it() -> None:
+    group, leader = lagging_group()
+    throttle = Throttle(rid(3), 0)
+    leader.node.throttle_by(throttle)
+    group.tick(3)
+    assert leader.snapshots_wanted == []
+    throttle.left = 5  # A probe takes one of them.
+    group.tick(3)
+    assert leader.snapshots_wanted == [rid(3)]
+    left = throttle.left
+    leader.node.send_snapshot(rid(3), snapshot_of(leader)._replace(size_bytes=7))
+    assert throttle.left == left - 7
 
 
 def test_a_snapshot_is_not_made_for_a_follower_that_is_not_there() -> None:

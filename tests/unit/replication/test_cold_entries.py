@@ -155,7 +155,7 @@ class Rig:
         cold = ColdEntries(log, self.reads, 1_000)  # type: ignore[arg-type]
 
         def take() -> None:
-            found = cold.get(LogIndex(low), LogIndex(100))
+            found = cold.get(LogIndex(low), LogIndex(100), 1_000)
             asyncio.get_running_loop().call_soon(self.arrivals.append, found)
 
         cold.on_arrival = take
@@ -200,7 +200,7 @@ def test_what_came_is_there_for_the_turn_that_sends_it_and_no_longer() -> None:
         (found,) = rig.arrivals
         assert found is not None
         assert [entry.index for entry in found] == [1, 2, 3]
-        assert cold.get(LogIndex(1), LogIndex(100)) is None
+        assert cold.get(LogIndex(1), LogIndex(100), 1_000) is None
         assert not cold.is_at_hand(LogIndex(1), FOLLOWER)
 
     play(test)
@@ -213,7 +213,7 @@ def test_entries_are_given_up_to_where_the_core_knows_better() -> None:
         cold = rig.group(log)
         taken: list[Sequence[Entry] | None] = []
         cold.on_arrival = lambda: taken.extend(
-            cold.get(LogIndex(1), LogIndex(high)) for high in (1, 3, 4)
+            cold.get(LogIndex(1), LogIndex(high), 1_000) for high in (1, 3, 4)
         )
         cold.is_at_hand(LogIndex(1), FOLLOWER)
         await until(lambda: len(taken) == 3)
