@@ -24,6 +24,7 @@ from penstock.replication.producer_ledger import ProducerLedger
 from penstock.replication.producer_states import ProducerStates
 from penstock.replication.refill import Refill
 from penstock.replication.replica import Replica
+from penstock.replication.throttle import GroupThrottle
 from penstock.replication.writer import Writer
 from penstock.storage import file_system, hard_states, recovery
 from penstock.storage.appender import Appender
@@ -346,6 +347,15 @@ def offsets_not_truncated(self: IndexOffsets, index: int) -> None:
 @mutation("a truncation is not carried out on disk", (Log, "truncate_to_index"))
 def not_truncated(self: Log, index: LogIndex) -> None:
     """The disk follows the core."""
+
+
+# Throttles
+
+
+@mutation("a throttle holds back a voter that is in sync", (GroupThrottle, "_may_hold_back"))
+def holds_back_everybody(self: GroupThrottle, replica: ReplicaId) -> bool:
+    """No commit waits for a throttle."""
+    return True
 
 
 # Heartbeats

@@ -25,6 +25,7 @@ from penstock.raft.ready import Role
 from penstock.raft.settings import RaftSettings
 from penstock.replication.replica import Replica
 from penstock.replication.store import ReplicaStore
+from penstock.replication.throttle import NodeThrottle
 from penstock.replication.write_side import WriteSide
 from penstock.storage.data_directory import DataDirectory
 from penstock.storage.hard_states import HardStates
@@ -67,6 +68,9 @@ class SimulatedNode:
         self._raft = raft
         # One for each partition.
         self._histories = histories
+        # What it may send in a second to replicas that catch up, and what others may receive of it.
+        self.rate: int | None = None
+        self._throttle = NodeThrottle()
         # Counts the disks: each is a directory with a name of its own.
         self._disks = 1
         # Who should belong to the group, as the metadata would say.
@@ -220,6 +224,8 @@ class SimulatedNode:
             raft_settings=self._raft,
         )
         exchange.on_tick(store.tick)
+        self._throttle = store.throttle
+        self._set_rates()
         replicas = await self._make(store)
         for replica, history in zip(replicas, self._histories, strict=True):
             exchange.add(replica)
@@ -292,6 +298,15 @@ class SimulatedNode:
     def set_clock_right(self) -> None:
         if self.machine.process is not None:
             self.machine.process.clock.skew_ms = 0
+
+    def throttle(self, rate: int | None) -> None:
+        self.rate = rate
+        if self.is_up:
+            self.in_loop(self._set_rates)
+
+    def _set_rates(self) -> None:
+        others = {} if self.rate is None else dict.fromkeys(self.peers, float(self.rate))
+        self._throttle.set_rates(self.rate, others)
 
     def upkeep(self) -> None:
         process = self.machine.process

@@ -8,7 +8,7 @@ from random import Random
 
 from penstock.model.errors import Refused
 from penstock.model.ids import BrokerId, ReplicaId
-from penstock.model.topic_config import TopicConfig
+from penstock.model.topic_config import EVERYBODY, TopicConfig
 from penstock.raft.settings import RaftSettings
 from penstock.replication.replica import Replica
 from penstock.storage import checkpointer
@@ -32,6 +32,8 @@ DISTURBED_S_MAX = 40.0
 VOTERS = 3
 SPARES = 1
 PRODUCERS = 3
+# Of throttles, in bytes per second.
+RATES = (None, 1, 500, 20_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,9 @@ class Run:
         self.changes_members = self.random.random() < 0.5
         self.compacts = self.random.random() < 0.3
         self.copies_min = self.random.choice(self.copies_wanted)
+        # Of its own, so that it changes nothing else.
+        self.throttles = Random(f"throttles of {seed}")
+        self.throttle_chance = self.throttles.choice((0.0, 0.0, 0.05))
         self.unsaved_batches_max = self.random.choice((3, 20, 50_000))
         self.is_disturbed = True
         # How much was acknowledged, and when that was less for the last time.
@@ -114,6 +119,8 @@ class Run:
             cleanup_delete=not self.compacts,
             min_cleanable_dirty_ratio=0.1,
             min_insync_replicas=self.copies_min,
+            throttled_leaders=EVERYBODY,
+            throttled_followers=EVERYBODY,
         )
         raft = RaftSettings(
             heartbeats_by_host=True,
@@ -170,6 +177,8 @@ class Run:
                 self._change_members()
             if self.random.random() < 0.25:
                 self._upkeep()
+            if self.throttles.random() < self.throttle_chance:
+                self._throttle(self.throttles.choice(RATES))
             if self.world.now > DISTURBED_S_MAX:
                 break
         self._heal()
@@ -382,6 +391,10 @@ class Run:
         for node in self.nodes:
             node.want(voters)
 
+    def _throttle(self, rate: int | None) -> None:
+        for node in self.nodes:
+            node.throttle(rate)
+
     def _upkeep(self) -> None:
         for node in self.nodes:
             if node.is_up and self.random.random() < 0.5:
@@ -396,6 +409,7 @@ class Run:
     def _heal(self) -> None:
         """With everyone back and the network whole, the group must work and become equal."""
         self.is_disturbed = False
+        self._throttle(None)
         self.switch.become_reliable()
         for node in self.nodes:
             node.machine.drive.empty_out()

@@ -14,7 +14,7 @@ import pytest
 from penstock.model.errors import StorageDamaged
 from penstock.records.batch import CorruptBatch
 from tests.sim.mutation import Mutation, seeds
-from tests.sim.replicas import test_hanging_disks, test_lost_disks, test_tails
+from tests.sim.replicas import test_hanging_disks, test_lost_disks, test_tails, test_throttles
 from tests.sim.replicas.mutations import ALL
 from tests.sim.replicas.run import run_seed
 from tests.unit.replication import test_cold_entries, test_exchange, test_group
@@ -91,6 +91,9 @@ DIRECTED: dict[str, Callable[[], None]] = {
     ),
     "every bad end of a log is taken for torn": (
         test_tails.test_rot_at_the_ends_of_two_logs_of_three_loses_nothing_or_stops
+    ),
+    "a throttle holds back a voter that is in sync": (
+        test_throttles.test_the_lowest_throttle_costs_producers_no_time
     ),
     "what was read of a log that was cut meanwhile is sent": (
         test_cold_entries.test_what_was_asked_for_before_the_log_became_another_one_is_void
