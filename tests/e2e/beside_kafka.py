@@ -4,6 +4,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from penstock.protocol.kafka.api_keys import ApiKey
+from penstock.protocol.kafka.error_codes import ErrorCode
+from penstock.protocol.kafka.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from penstock.protocol.kafka.messages.metadata import MetadataRequest
 from tests.e2e.cluster_nodes import wait_until
 from tests.e2e.topics import create_topic
 from tests.e2e.wire import Wire, connect, frame
@@ -58,3 +64,29 @@ def filled_topic(bootstrap: str, **configs: str) -> str:
                 "a leader", lambda: wire.produce(topic, b"value").error_code == 0, LEADER_TIMEOUT_S
             )
     return topic
+
+
+def own_id(bootstrap: str) -> str:
+    answer = say(bootstrap, ApiKey.METADATA, 9, MetadataRequest(topics=[]))
+    return str(answer.brokers[0].node_id)
+
+
+def described(bootstrap: str, kind: int, resource: str, *names: str) -> dict[str, Any]:
+    """Settings by name: value, type, source, whether read-only and sensitive, and synonyms."""
+    asked = DescribeConfigsResource(
+        resource_type=kind, resource_name=resource, configuration_keys=list(names) or None
+    )
+    request = DescribeConfigsRequest(resources=[asked], include_synonyms=True)
+    (answer,) = say(bootstrap, ApiKey.DESCRIBE_CONFIGS, 4, request).results
+    assert answer.error_code == ErrorCode.NONE
+    return {
+        each.name: (
+            each.value,
+            each.config_type,
+            each.config_source,
+            each.read_only,
+            each.is_sensitive,
+            [(synonym.name, synonym.value, synonym.source) for synonym in each.synonyms],
+        )
+        for each in answer.configs
+    }

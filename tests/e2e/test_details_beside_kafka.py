@@ -13,10 +13,6 @@ from penstock.protocol.kafka.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from penstock.protocol.kafka.messages.delete_topics import DeleteTopicsRequest
-from penstock.protocol.kafka.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-)
 from penstock.protocol.kafka.messages.describe_log_dirs import DescribeLogDirsRequest
 from penstock.protocol.kafka.messages.describe_producers import (
     DescribeProducersRequest,
@@ -46,7 +42,16 @@ from penstock.protocol.kafka.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from penstock.records.batch import parse_header
-from tests.e2e.beside_kafka import RECORDS, Brokers, ask, on_both, say, talk
+from tests.e2e.beside_kafka import (
+    RECORDS,
+    Brokers,
+    ask,
+    described,
+    on_both,
+    own_id,
+    say,
+    talk,
+)
 from tests.e2e.cluster_nodes import wait_until
 from tests.e2e.topics import create_topic
 from tests.e2e.wire import Wire, connect
@@ -292,11 +297,6 @@ def test_resources_with_settings_are_listed_by_type(brokers: Brokers, types: lis
 # Settings
 
 
-def own_id(bootstrap: str) -> str:
-    answer = say(bootstrap, ApiKey.METADATA, 9, MetadataRequest(topics=[]))
-    return str(answer.brokers[0].node_id)
-
-
 def edited(bootstrap: str, broker: str, name: str, value: str | None) -> int:
     """The code; without a value the setting is taken back."""
     operation = SET if value is not None else DELETE
@@ -306,26 +306,6 @@ def edited(bootstrap: str, broker: str, name: str, value: str | None) -> int:
     (answer,) = say(bootstrap, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request).responses
     code: int = answer.error_code
     return code
-
-
-def described(bootstrap: str, kind: int, resource: str, *names: str) -> dict[str, Any]:
-    asked = DescribeConfigsResource(
-        resource_type=kind, resource_name=resource, configuration_keys=list(names) or None
-    )
-    request = DescribeConfigsRequest(resources=[asked], include_synonyms=True)
-    (answer,) = say(bootstrap, ApiKey.DESCRIBE_CONFIGS, 4, request).results
-    assert answer.error_code == NONE
-    return {
-        each.name: (
-            each.value,
-            each.config_type,
-            each.config_source,
-            each.read_only,
-            each.is_sensitive,
-            [(synonym.name, synonym.value, synonym.source) for synonym in each.synonyms],
-        )
-        for each in answer.configs
-    }
 
 
 @pytest.mark.parametrize(

@@ -283,7 +283,7 @@ def _read_snapshot(reader: FrameReader, sender: ReplicaId, to: ReplicaId) -> Ins
     term, index, snapshot_term = reader.unpack(_THREE)
     membership = decode_membership(reader.read_bytes())
     payload = bytes(reader.read_bytes())
-    snapshot = Snapshot(LogIndex(index), Term(snapshot_term), membership, payload)
+    snapshot = Snapshot(LogIndex(index), Term(snapshot_term), membership, payload, len(payload))
     return InstallSnapshot(sender, to, Term(term), snapshot)
 
 

@@ -1,11 +1,22 @@
 """One run of whole nodes: clients, administrators and faults at random; then healing, equality."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 
+from penstock.cluster.broker_settings import FOLLOWER_RATE, LEADER_RATE
+from penstock.cluster.config_decisions import (
+    ALL_BROKERS,
+    BrokerResource,
+    Edit,
+    Resource,
+    TopicResource,
+)
+from penstock.cluster.config_decisions import Operation as Op
 from penstock.cluster.topic import Topic
 from penstock.cluster.topic_decisions import NewTopic
+from penstock.cluster.topic_settings import THROTTLED_FOLLOWERS, THROTTLED_LEADERS
 from penstock.model.errors import Refused
 from penstock.model.ids import BrokerId, PartitionId, TopicId
 from penstock.raft.settings import RaftSettings
@@ -38,6 +49,8 @@ DATA = "data"
 DATA_PARTITIONS = 2
 GROUP_MEMBERS = 2
 OTHERS = ("a",)
+# Of throttles, in bytes per second.
+RATES = ("2000", "50000")
 # In a run in which a disk rots, at every step.
 ROT_CHANCE = 0.1
 # What the search for an order of the changes of topics may cost.
@@ -84,6 +97,9 @@ class Run:
         self.fault_chance = self.random.choice((0.02, 0.1, 0.3))
         self.moves_replicas = self.random.random() < 0.6
         self.rots = self.random.random() < 0.3
+        # Of its own, so that it changes nothing else.
+        self.throttles = Random(f"throttles of {seed}")
+        self.is_throttled = self.throttles.random() < 0.3
         self.moves = self.disks_replaced = self.bits_flipped = self.histories_given_up = 0
         # The one whose disk nobody can trust.
         self.damaged: SimulatedNode | None = None
@@ -170,6 +186,8 @@ class Run:
             self._let_rot()
             if self.moves_replicas and self.random.random() < 0.1:
                 self._move()
+            if self.is_throttled and self.throttles.random() < 0.05:
+                self._throttle()
         self._heal()
         self._check()
         return self._report()
@@ -318,6 +336,15 @@ class Run:
         assert node.machine.process is not None
         self.moves += 1
         node.machine.process.spawn(_try_to_move(node, numbers, self.random.randrange(2)))
+
+    def _throttle(self) -> None:
+        """Some rate, which is low but not so low that nobody would catch up in time."""
+        nodes = [node for node in self.nodes if node.is_responsive]
+        if nodes:
+            node = self.throttles.choice(nodes)
+            assert node.machine.process is not None
+            changes = _throttling(self.throttles.choice(RATES), self.throttles.choice(("", "*")))
+            node.machine.process.spawn(_try_to_change(node, changes))
 
     # Healing
 
@@ -516,6 +543,18 @@ async def _try_to_move(node: SimulatedNode, numbers: list[BrokerId], partition: 
         await node.server.services.reassignments.reassign(DATA, partition, numbers)
     except Refused:
         return
+
+
+def _throttling(rate: str, replicas: str) -> list[tuple[Resource, list[Edit]]]:
+    lists = [Edit(name, Op.SET, replicas) for name in (THROTTLED_LEADERS, THROTTLED_FOLLOWERS)]
+    rates = [Edit(name, Op.SET, rate) for name in (LEADER_RATE, FOLLOWER_RATE)]
+    return [(TopicResource(DATA), lists), (BrokerResource(ALL_BROKERS), rates)]
+
+
+async def _try_to_change(node: SimulatedNode, changes: list[tuple[Resource, list[Edit]]]) -> None:
+    assert node.server is not None
+    with suppress(Refused):
+        await node.server.services.configs.edit(changes)
 
 
 def run_seed(seed: int, operations: int = 100) -> RunReport:

@@ -206,6 +206,24 @@ def test_what_came_is_there_for_the_turn_that_sends_it_and_no_longer() -> None:
     play(test)
 
 
+def test_entries_are_given_as_far_as_they_fit() -> None:
+    async def test(rig: Rig) -> None:
+        log = StandIn()
+        log.goes_on.set()
+        cold = rig.group(log)
+        size = len(batch(b"v"))
+        taken: list[Sequence[Entry] | None] = []
+        cold.on_arrival = lambda: taken.extend(
+            cold.get(LogIndex(1), LogIndex(100), fits)
+            for fits in (1, size, 2 * size - 1, 2 * size, 3 * size)
+        )
+        cold.is_at_hand(LogIndex(1), FOLLOWER)
+        await until(lambda: len(taken) == 5)
+        assert [len(each) for each in taken if each is not None] == [1, 1, 1, 2, 3]
+
+    play(test)
+
+
 def test_entries_are_given_up_to_where_the_core_knows_better() -> None:
     async def test(rig: Rig) -> None:
         log = StandIn()

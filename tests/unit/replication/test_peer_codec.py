@@ -96,7 +96,15 @@ def appends(draw: st.DrawFn) -> AppendRequest:
     )
 
 
-snapshots = st.builds(Snapshot, indices, terms, memberships(), st.binary(max_size=5000))
+snapshots = st.builds(
+    lambda index, term, membership, payload: Snapshot(
+        index, term, membership, payload, len(payload)
+    ),
+    indices,
+    terms,
+    memberships(),
+    st.binary(max_size=5000),
+)
 ends = (st.just(SENDER), st.just(TO), terms)
 log_ends = st.builds(LogEnd, st.integers(0, 2**62), st.integers(0, 2**62))
 messages: st.SearchStrategy[Message] = st.one_of(
