@@ -50,7 +50,7 @@ DATA_PARTITIONS = 2
 GROUP_MEMBERS = 2
 OTHERS = ("a",)
 # Of throttles, in bytes per second.
-RATES = ("2000", "50000")
+RATES = ("1000", "1000", "20000")
 # In a run in which a disk rots, at every step.
 ROT_CHANCE = 0.1
 # What the search for an order of the changes of topics may cost.
@@ -186,7 +186,7 @@ class Run:
             self._let_rot()
             if self.moves_replicas and self.random.random() < 0.1:
                 self._move()
-            if self.is_throttled and self.throttles.random() < 0.05:
+            if self.is_throttled and self.throttles.random() < 0.2:
                 self._throttle()
         self._heal()
         self._check()
@@ -343,7 +343,9 @@ class Run:
         if nodes:
             node = self.throttles.choice(nodes)
             assert node.machine.process is not None
-            changes = _throttling(self.throttles.choice(RATES), self.throttles.choice(("", "*")))
+            changes = _throttling(
+                self.throttles.choice(RATES), self.throttles.choice(("", "*", "*", "*"))
+            )
             node.machine.process.spawn(_try_to_change(node, changes))
 
     # Healing
