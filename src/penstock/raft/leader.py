@@ -85,6 +85,9 @@ class Leader:
             return Refusal.INVALID_CHANGE
         if change.kind is ChangeKind.PROMOTE and not self.is_caught_up(change.replica):
             return Refusal.LEARNER_BEHIND
+        # The host need not tick a leader that is alone: the mark may be old, and whoever joins has
+        # to come as far as the others are now.
+        self._note_commit_mark()
         index = self._append(EntryKind.MEMBERSHIP, membership)
         self.replication.follow_membership()
         self._advance_commit()
@@ -186,9 +189,12 @@ class Leader:
         if self._elapsed < settings.election_ticks:
             return True
         self._elapsed = 0
-        self._commit_mark = max(self._commit_mark, self._core.commit_index)
+        self._note_commit_mark()
         self.replication.count_snapshot_rounds()
         return self.replication.take_quorum_activity()
+
+    def _note_commit_mark(self) -> None:
+        self._commit_mark = max(self._commit_mark, self._core.commit_index)
 
     def has_work_after_tick(self) -> bool:
         """With heartbeats left to the host, most ticks leave nothing to do."""

@@ -460,33 +460,27 @@ class GroupMember(ABC):
             self._node.campaign()
             self._consensus.touch()
 
-    def tick(self) -> None:
+    def tick(self) -> bool:
+        """A unit of time passed. Says whether it needs no other one until it is announced: a leader
+        without peers keeps its leadership whatever the time is, and a node may hold thousands."""
         if self._refusal is not None:
-            return
-        self._writer.check_deadline()
+            return False
         # One that can't write does not stand for election, nor does one that came back.
         if self.failing_because is not None:
             self._make_room()
-            return
+            return False
         if self._refill.is_due:
             self._wait_to_be_refilled()
             if self.is_returning or self._is_sole_voter:
-                return
+                return False
         self._ticks += 1
-        if self._is_idle_alone():
-            return
         if self._node.tick():
             self._consensus.ticked()
         if self.is_leader:
             self._lead()
         elif self._eager_ticks > 0 or self._node.role is not Role.FOLLOWER:
             self._campaign_eagerly()
-
-    def _is_idle_alone(self) -> bool:
-        """A leader without peers keeps its office whatever the time is, so it is woken rarely: a
-        node may hold thousands of these."""
-        is_alone = self.is_leader and not self.has_peers
-        return is_alone and self._ticks % TICKS_PER_SAMPLE != 0 and not self._members.is_due
+        return self.is_settled and not self.has_peers and not self._members.is_due
 
     def _lead(self) -> None:
         if self._ticks % TICKS_PER_SAMPLE == 0:
@@ -567,6 +561,9 @@ class GroupMember(ABC):
         """Who should belong to the group, the preferred leader first; its leader sees to it."""
         if self._has_log:
             self._members.set_wanted(voters, learners)
+            if self._members.is_due:
+                # With its next tick, which one that rests would not get.
+                self._parts.outbound.announce(self)
 
     @property
     def is_reconciled(self) -> bool:

@@ -11,7 +11,7 @@ Both directions share one frame per tick: what arrived since the last tick is an
 beat. Idle groups cost next to nothing. An answer counts at once for groups that something was sent
 to, whose leader waits for it, and in turns for the others. And a follower whose leader is heard
 rests: a tick and a heartbeat would cancel each other, so it gets neither, but is asked in turns
-whether it still follows.
+whether it still follows. A leader without peers rests too, until something about it changes.
 """
 
 from typing import Final
@@ -31,6 +31,7 @@ from penstock.replication.peer_beats import (
     Followed,
     Led,
     PeerBeats,
+    Turns,
     read_groups,
     read_leads,
     write_groups,
@@ -40,7 +41,8 @@ from penstock.replication.peer_beats import (
 from penstock.replication.peer_frames import KEY_SIZE, DecodeError, FrameReader, GroupNames
 from penstock.replication.peer_link import PeerLink
 
-# A full list again, in ticks: repairs what a bug or an odd moment may have left wrong.
+# A full list again, in ticks: repairs what a bug or an odd moment may have left wrong. The groups
+# that are led are looked at again in turns over the same time, so that no tick takes long.
 REPAIR_TICKS: Final = 100
 
 
@@ -55,6 +57,7 @@ class Heartbeats:
         self._led: dict[bytes, Led] = {}
         self._peers: dict[BrokerId, PeerBeats] = {}
         self._ticks_until_repair = REPAIR_TICKS
+        self._repair_turns = Turns(REPAIR_TICKS)
 
     # Groups of this node
 
@@ -136,9 +139,10 @@ class Heartbeats:
     # Beating
 
     def tick(self) -> None:
-        for replica in list(self._awake.values()):
-            _tick(replica)
-        self._repair_sometimes()
+        for name, replica in list(self._awake.items()):
+            if _tick(replica):
+                self._awake.pop(name, None)
+        self._repair_some()
         for peer in list(self._peers.values()):
             if peer.has_heard:
                 peer.has_heard = False
@@ -149,13 +153,15 @@ class Heartbeats:
             peer.sent += 1
             write_number(peer.link.writer(), BEAT, peer.sent)
 
-    def _repair_sometimes(self) -> None:
+    def _repair_some(self) -> None:
+        for name in self._repair_turns.take(self._led):
+            led = self._led.get(name)
+            if led is not None:
+                self.announce(led.replica)
         self._ticks_until_repair -= 1
         if self._ticks_until_repair > 0:
             return
         self._ticks_until_repair = REPAIR_TICKS
-        for led in list(self._led.values()):
-            self.announce(led.replica)
         for peer in self._peers.values():
             write_leads(peer.link.writer(), self._led.items(), is_all=True)
 
@@ -261,11 +267,13 @@ class Heartbeats:
             report_bug("a refused heartbeat failed", bug)
 
 
-def _tick(replica: GroupReplica) -> None:
+def _tick(replica: GroupReplica) -> bool:
+    """Says whether it may rest."""
     try:
-        replica.tick()
+        return replica.tick()
     except Exception as bug:
         report_bug("a replica's tick failed", bug)
+        return False
 
 
 def _accepts(followed: Followed, peer: PeerBeats) -> bool:

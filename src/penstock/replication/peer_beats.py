@@ -56,9 +56,11 @@ Acknowledge = tuple[Callable[[ReplicaId, Term], object], Term]
 class Turns:
     """Goes round the keys of a dictionary, a share of them at a time."""
 
-    __slots__ = ("_left", "_share")
+    __slots__ = ("_left", "_rounds", "_share")
 
-    def __init__(self) -> None:
+    def __init__(self, rounds: int = IDLE_TURNS) -> None:
+        """`rounds` is how many shares there are."""
+        self._rounds = rounds
         self._left: list[bytes] = []
         self._share = 0
 
@@ -68,7 +70,7 @@ class Turns:
             self._left = list(keys)
             # Of the round, not of what is there by now: however many keys go meanwhile, those that
             # stay have their next turn as soon as ever.
-            self._share = -(-len(keys) // IDLE_TURNS)
+            self._share = -(-len(keys) // self._rounds)
         taken = self._left[-self._share :]
         del self._left[len(self._left) - len(taken) :]
         return taken

@@ -570,6 +570,7 @@ class Replica(GroupMember):
             self._flush_timer.cancel()
             self._flush_timer = None
         if self._has_log:
+            self._writer.is_patient = True
             self._consensus.end()
             self._keeper.end()
             self._leave(Refused(*self._refusal))

@@ -13,7 +13,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from penstock.replication.exchange import TICK_SECONDS
 
@@ -24,6 +24,10 @@ class DiskHangs(OSError):
     """The disk has not answered in time; it may do so yet."""
 
 
+class HandsJobs(Protocol):
+    def check_deadline(self) -> object: ...
+
+
 class WriteSide:
     """Shared by all that hands jobs to the disk of one node.
 
@@ -31,7 +35,16 @@ class WriteSide:
     that its disk was silent.
     """
 
-    __slots__ = ("_executor", "_is_due", "_loop", "_reports", "_ticks_max", "_timeout_s", "now")
+    __slots__ = (
+        "_executor",
+        "_is_due",
+        "_loop",
+        "_reports",
+        "_ticks_max",
+        "_timeout_s",
+        "_waiting",
+        "now",
+    )
 
     def __init__(self, executor: Executor, timeout_s: float = DISK_TIMEOUT_S) -> None:
         self._loop = asyncio.get_running_loop()
@@ -42,6 +55,8 @@ class WriteSide:
         self.now = 0
         self._timeout_s = timeout_s
         self._ticks_max = math.ceil(timeout_s / TICK_SECONDS)
+        # Those with a job under way, in the order of their jobs: of thousands of logs, hardly any.
+        self._waiting: dict[HandsJobs, None] = {}
 
     def start(self, work: Callable[..., None], *arguments: Any) -> None:
         """Runs it in a worker thread; it must not raise, and reports how it ended."""
@@ -68,8 +83,17 @@ class WriteSide:
             if reports:
                 self._loop.call_soon(self._take_reports)
 
+    def watch(self, handed: HandsJobs) -> None:
+        """A job of it is under way, so it is asked with every tick whether that is late."""
+        self._waiting[handed] = None
+
+    def unwatch(self, handed: HandsJobs) -> None:
+        self._waiting.pop(handed, None)
+
     def tick(self) -> None:
         self.now += 1
+        for handed in list(self._waiting):
+            handed.check_deadline()
 
     def is_over(self, since: int) -> bool:
         """For what was handed over when `now` was `since`; a shorter stall is never over."""

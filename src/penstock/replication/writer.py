@@ -145,6 +145,7 @@ class Writer:
         "_syncs_next",
         "_when_idle",
         "failure",
+        "is_patient",
         "syncs_before_ack",
     )
 
@@ -171,6 +172,8 @@ class Writer:
         self._syncs_next = False
         # From a write that failed, or hangs, until one succeeds.
         self.failure: OSError | None = None
+        # Whoever closes the log waits for the disk as long as it takes.
+        self.is_patient = False
         # Set while a failed write waits to be tried again.
         self._retry: asyncio.TimerHandle | None = None
         self._retry_after_s = RETRY_AFTER_S_MIN
@@ -212,9 +215,9 @@ class Writer:
             self._end_retries()
 
     def check_deadline(self) -> None:
-        """With every tick: those who wait for a job that hangs hear so."""
+        """With every tick while a job runs: those who wait for one that hangs hear so."""
         job = self._running
-        if job is None or job.is_late or not self._side.is_over(job.since):
+        if job is None or job.is_late or self.is_patient or not self._side.is_over(job.since):
             return
         job.is_late = True
         error = self._side.error()
@@ -243,6 +246,7 @@ class Writer:
             self._became_idle()
             return
         job = self._running = self._next_job()
+        self._side.watch(self)
         self._side.start(self._run, job)
 
     def _has_work(self) -> bool:
@@ -289,7 +293,7 @@ class Writer:
         self._wrote(job)
         if job.failure is not None:
             self._try_again_later(job, job.failure)
-        self._running = None
+        self._end_job()
         if self._has_work():
             self._schedule()
         else:
@@ -329,8 +333,12 @@ class Writer:
             if not done.done():
                 done.set_exception(self._broken)
         self._chores = []
-        self._running = None
+        self._end_job()
         self._became_idle()
+
+    def _end_job(self) -> None:
+        self._running = None
+        self._side.unwatch(self)
 
     def _became_idle(self) -> None:
         waiting, self._when_idle = self._when_idle, []

@@ -104,6 +104,22 @@ def test_a_learner_needs_what_was_committed_an_election_time_out_ago() -> None:
     assert leader.node.is_caught_up(stranger.id)
 
 
+def test_a_learner_needs_what_was_committed_before_it_joined_a_leader_without_ticks() -> None:
+    """Nobody ticks a leader that is alone; it must not promote whoever has its first entry."""
+    leader = Member(1, members(1))
+    stranger = Member(2, members(1))
+    group = Group(leader, stranger)
+    group.elect(1)
+    for number in range(5):
+        leader.node.propose(number, 1)
+    group.deliver()
+    leader.node.change_membership(add(2))
+    leader.step(AppendResponse(rid(2), rid(1), leader.node.term, LogIndex(4), LogIndex(0)))
+    assert not leader.node.is_caught_up(rid(2))
+    leader.step(AppendResponse(rid(2), rid(1), leader.node.term, LogIndex(6), LogIndex(0)))
+    assert leader.node.is_caught_up(rid(2))
+
+
 def test_a_learner_needs_all_that_a_new_leader_came_with() -> None:
     leader = Member(1, members(1, 2, learners=[3]), log=MemoryLog(entries(*[1] * 9)), term=1)
     other = Member(2, leader.membership, log=leader.log.copy(), term=1)

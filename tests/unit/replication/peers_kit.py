@@ -48,6 +48,7 @@ class NotingReplica:
         self.in_sync_nodes: list[BrokerId] = []
         self.steps: list[Message] = []
         self.ticks = 0
+        self.may_rest = False
         self.heard = 0
         self.acknowledged: list[tuple[int, int]] = []
         self.refused: list[tuple[int, int]] = []
@@ -68,8 +69,9 @@ class NotingReplica:
     def step(self, message: Message) -> None:
         self.steps.append(message)
 
-    def tick(self) -> None:
+    def tick(self) -> bool:
         self.ticks += 1
+        return self.may_rest
 
     def heartbeat_received(self, sender: ReplicaId, term: Term) -> bool:
         is_followed = self.follows == sender and self.term == term

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from penstock.model.errors import Reason, Refused
-from penstock.model.ids import Term
+from penstock.model.ids import BrokerId, Term
 from penstock.model.topic_config import TopicConfig
 from penstock.raft.messages import AppendRequest
-from penstock.raft.node import RaftNode
 
 from .group_rig import group_of, log_bytes, until
 from .rig import batch, read_values, run
@@ -256,20 +255,31 @@ def test_a_retry_obeys_a_setting_that_was_raised_meanwhile(tmp_path: Path) -> No
     run(scenario)
 
 
-@pytest.mark.parametrize(("nodes", "counted"), [((1,), 10), ((1, 2, 3), 100)])
-def test_a_leader_that_is_alone_is_rarely_woken(
-    nodes: tuple[int, ...], counted: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("nodes", "may_rest"), [((1,), True), ((1, 2, 3), False)])
+def test_only_a_leader_that_is_alone_needs_no_ticks(
+    nodes: tuple[int, ...], may_rest: bool, tmp_path: Path
 ) -> None:
-    ticks: list[RaftNode] = []
-    monkeypatch.setattr(RaftNode, "tick", lambda node: ticks.append(node))
-
     async def scenario() -> None:
         async with group_of(tmp_path, *nodes) as group:
             leader = await group.leader()
-            ticks.clear()
-            # In one turn, so that nobody else ticks meanwhile.
-            for _ in range(100):
-                leader.tick()
-            assert len(ticks) == counted
+            await until(lambda: leader.is_settled)
+            assert leader.tick() is may_rest
+
+    run(scenario)
+
+
+def test_a_leader_that_rests_is_announced_when_others_are_to_join(tmp_path: Path) -> None:
+    """Only a tick brings them in."""
+
+    async def scenario() -> None:
+        async with group_of(tmp_path, 1) as group:
+            leader = await group.leader()
+            await until(leader.tick)
+            before = group.network.announced
+            leader.set_wanted([leader.id])
+            assert group.network.announced == before
+            leader.set_wanted([leader.id, leader.id._replace(node=BrokerId(2))])
+            assert group.network.announced > before
+            assert not leader.tick()
 
     run(scenario)

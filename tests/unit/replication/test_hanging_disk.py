@@ -137,6 +137,23 @@ def test_a_sole_voter_refuses_producers_and_serves_readers_until_the_disk_answer
     run(scenario)
 
 
+def test_a_disk_that_hangs_is_noticed_by_a_leader_that_gets_no_ticks(tmp_path: Path) -> None:
+    """One without peers rests, and its producers wait for nothing else."""
+
+    async def scenario() -> None:
+        node = Node(tmp_path, disk_timeout_s=TIMEOUT_S)
+        replica = await node.replica()
+        async with hanging(node):
+            appended = replica.append(batch(b"during"))
+            for _ in range(2 * ELECTION_TICKS):
+                node.store.tick()
+                await asyncio.sleep(0)
+            assert await refused(appended.done) is Reason.STORAGE_ERROR
+        await node.stop()
+
+    run(scenario)
+
+
 def test_a_replica_whose_disk_hangs_does_not_stand_for_election(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with group_of(tmp_path, 1, 2, 3, disk_timeout_s=TIMEOUT_S) as group:

@@ -201,6 +201,36 @@ def test_a_leader_is_never_left_without_ticks() -> None:
     play(test)
 
 
+def test_a_leader_that_may_rest_gets_no_ticks_until_it_is_announced() -> None:
+    async def test(nodes: Nodes) -> None:
+        nodes.leader.may_rest = True
+        await nodes.tick(10)
+        assert nodes.leader.ticks == 1
+        nodes.leader.may_rest = False
+        nodes.one.announce(nodes.leader)
+        await nodes.tick(10)
+        assert nodes.leader.ticks == 11
+
+    # So many that none is looked at again meanwhile.
+    play(test, groups=2 * heartbeats.REPAIR_TICKS)
+
+
+def test_resting_leaders_are_looked_at_now_and_then_a_few_at_a_time() -> None:
+    async def test(nodes: Nodes) -> None:
+        for leader in nodes.leaders:
+            leader.may_rest = True
+        await nodes.tick(1)
+        most = 0
+        for _ in range(heartbeats.REPAIR_TICKS + 1):
+            before = sum(leader.ticks for leader in nodes.leaders)
+            await nodes.tick(1, nodes.one)
+            most = max(most, sum(leader.ticks for leader in nodes.leaders) - before)
+        assert most == 2
+        assert min(leader.ticks for leader in nodes.leaders) >= 2
+
+    play(test, groups=2 * heartbeats.REPAIR_TICKS)
+
+
 def test_idle_groups_take_turns_and_none_waits_longer_than_a_round() -> None:
     async def test(nodes: Nodes) -> None:
         await nodes.connect()
