@@ -95,7 +95,9 @@ class ReplicaStore:
         hard_states: HardStates,
         random_below: Callable[[int], int],
         raft_settings: RaftSettings,
+        makers: Executor | None = None,
     ) -> None:
+        """`makers` make and open logs; without them that is done by `executor`, as all the rest."""
         self.pressure = Pressure(limits)
         self.throttle = NodeThrottle()
         self._directory = directory
@@ -104,6 +106,7 @@ class ReplicaStore:
         self._clock = clock
         self._executor = executor
         self._background = background
+        self._makers = makers or executor
         self._own = own
         self._write_side = write_side
         self._hard_states = HardStateWriter(hard_states, write_side)
@@ -264,7 +267,7 @@ class ReplicaStore:
             return self._lasting(some, [self._make_or_open_one(place) for place in some])
 
         jobs = [
-            loop.run_in_executor(self._executor, run, places[start : start + PARTITIONS_PER_JOB])
+            loop.run_in_executor(self._makers, run, places[start : start + PARTITIONS_PER_JOB])
             for start in range(0, len(places), PARTITIONS_PER_JOB)
         ]
         return [outcome for outcomes in await asyncio.gather(*jobs) for outcome in outcomes]

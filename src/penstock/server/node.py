@@ -62,6 +62,9 @@ from penstock.storage.open_files import OpenFiles
 
 # Enough to keep several syncs in flight on one disk; more only queue up in the device.
 DISK_THREADS = 4
+# Those that make and open logs do little but wait for syncs, of which the kernel joins many. They
+# are others than the above, so that clients need not wait for a topic of thousands of partitions.
+MAKER_THREADS = 8
 DRAIN_TIMEOUT_S = 10.0
 OPEN_FILES_WANTED = 65_536
 SNAPSHOT_FILE = "state.snapshot"
@@ -278,6 +281,7 @@ class Node:
             hard_states=hard_states,
             random_below=self._parts.random_below,
             raft_settings=self._parts.raft,
+            makers=self._executor("makers", MAKER_THREADS),
         )
 
     async def _cluster(self, directory: DataDirectory, static: Mapping[str, str]) -> Cluster:

@@ -38,7 +38,6 @@ from penstock.storage.own_table import OwnEntry as OwnEntry
 from penstock.storage.own_table import OwnTable
 from penstock.storage.recovery import (
     check_unused,
-    has_deleted_marks,
     recover,
     remove_deleted_marks,
 )
@@ -130,18 +129,17 @@ class Log:
         lies behind the flush mark and others can fill in what is cut: `is_shared` says so of the
         newest membership (encoded). Then `doubt` says what is missing.
         """
-        log = cls(
-            recover(
-                directory,
-                config=config,
-                file_system=file_system,
-                open_files=open_files,
-                clock=clock,
-                on_batch=on_batch,
-                is_shared=is_shared,
-            )
+        state, has_deleted_marks = recover(
+            directory,
+            config=config,
+            file_system=file_system,
+            open_files=open_files,
+            clock=clock,
+            on_batch=on_batch,
+            is_shared=is_shared,
         )
-        if has_deleted_marks(directory, file_system):
+        log = cls(state)
+        if has_deleted_marks:
             log._checkpointer.save()
             remove_deleted_marks(directory, file_system)
         return log

@@ -58,21 +58,15 @@ def recover(
     clock: Clock,
     on_batch: OnBatch,
     is_shared: IsShared,
-) -> LogState:
-    """The log as it may be used; raises StorageDamaged, naming file and position, if it may not."""
-    if file_system.exists(directory / RESET):
-        # Imported here because hardly any start needs it.
-        from penstock.storage.log_reset import finish_reset
+) -> tuple[LogState, bool]:
+    """The log as it may be used, and whether it has marks of deleted segments.
 
-        finish_reset(directory, file_system)
-    if file_system.exists(directory / COMPACTION):
-        # Imported here because hardly any start needs it.
-        from penstock.storage.compaction_swap import finish_swap
-
-        finish_swap(directory, file_system)
+    Raises StorageDamaged, naming file and position, if it may not be used.
+    """
+    names = _finished(directory, file_system)
     checkpoint = read_checkpoint(file_system, directory)
-    names = file_system.names(directory)
-    checkpoint = _without_deleted(checkpoint, base_offsets(names, _DELETED_SEGMENT))
+    deleted = base_offsets(names, _DELETED_SEGMENT)
+    checkpoint = _without_deleted(checkpoint, deleted)
     _remove_leftovers(directory, names, checkpoint, file_system)
     found = base_offsets(names)
     _check_listed(directory, checkpoint, found, file_system)
@@ -86,7 +80,29 @@ def recover(
     )
     younger = [base for base in found if base > _last_base(checkpoint)]
     _Recovery(state, checkpoint, on_batch, is_shared).run(younger)
-    return state
+    return state, bool(deleted)
+
+
+def _finished(directory: Path, file_system: FileSystem) -> list[str]:
+    """The names in the directory, after a reset or a swap that a crash cut short was finished."""
+    try:
+        names = file_system.names(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        # Whoever reads the checkpoint says that it is missing.
+        return []
+    if RESET in names:
+        # Imported here because hardly any start needs it.
+        from penstock.storage.log_reset import finish_reset
+
+        finish_reset(directory, file_system)
+        names = file_system.names(directory)
+    if COMPACTION in names:
+        # Imported here because hardly any start needs it.
+        from penstock.storage.compaction_swap import finish_swap
+
+        finish_swap(directory, file_system)
+        names = file_system.names(directory)
+    return names
 
 
 def _last_base(checkpoint: Checkpoint) -> int:
@@ -128,10 +144,6 @@ def _remove_leftovers(
 def remove_deleted_marks(directory: Path, file_system: FileSystem) -> None:
     for base in base_offsets(file_system.names(directory), _DELETED_SEGMENT):
         file_system.remove(segment_path(directory, base, _DELETED_SEGMENT))
-
-
-def has_deleted_marks(directory: Path, file_system: FileSystem) -> bool:
-    return bool(base_offsets(file_system.names(directory), _DELETED_SEGMENT))
 
 
 def check_unused(directory: Path, file_system: FileSystem) -> None:
