@@ -12,6 +12,9 @@ from benchmarks import (
     archive,
     cluster_partitions,
     failover,
+    fetch_many,
+    first_write,
+    latency_over_partitions,
     many_partitions,
     pipeline_iot,
     recovery,
@@ -23,16 +26,19 @@ from benchmarks import (
     spark_trigger,
     spark_write,
     start_up,
+    steady_load,
+    thousands_of_partitions,
     throughput,
 )
-from benchmarks.figures import Figure, Note, table, write_json
+from benchmarks.figures import Figure, Note, Picture, table, write_report
 from benchmarks.modes import MODES, Mode
 from benchmarks.spark_rig import SparkRig
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 
-Workload = Callable[[Mode, Path], Iterator[Figure]]
+Found = Figure | Note | Picture
+Workload = Callable[[Mode, Path], Iterable[Found]]
 SparkWorkload = Callable[[Mode, Path, SparkRig], Iterator[Figure | Note]]
 
 WORKLOADS: dict[str, Workload] = {
@@ -44,6 +50,11 @@ WORKLOADS: dict[str, Workload] = {
     "failover": failover.run,
     "replication": replication.run,
     "cluster-partitions": cluster_partitions.run,
+    "many-partitions": latency_over_partitions.run,
+    "many-partitions-fetch": fetch_many.run,
+    "many-partitions-first-write": first_write.run,
+    "many-partitions-idle": thousands_of_partitions.run,
+    "steady-load": steady_load.run,
 }
 
 SPARK_WORKLOADS: dict[str, SparkWorkload] = {
@@ -59,7 +70,7 @@ SPARK_WORKLOADS: dict[str, SparkWorkload] = {
 ALL_WORKLOADS = (*WORKLOADS, *SPARK_WORKLOADS)
 
 
-def run_all(names: Sequence[str], mode: Mode) -> Iterator[Figure | Note]:
+def run_all(names: Sequence[str], mode: Mode) -> Iterator[Found]:
     """Those of Spark come last and share its processes, which take long to start."""
     for name in names:
         if name in WORKLOADS:
@@ -76,7 +87,7 @@ def run_all(names: Sequence[str], mode: Mode) -> Iterator[Figure | Note]:
                 yield from SPARK_WORKLOADS[name](mode, folder, rig)
 
 
-def announced(found: Iterable[Figure | Note]) -> Iterator[Figure | Note]:
+def announced(found: Iterable[Found]) -> Iterator[Found]:
     """Tell each figure as it comes: all of them take an hour, and may be cut short."""
     for one in found:
         if isinstance(one, Figure):
@@ -110,10 +121,12 @@ def main(arguments: list[str]) -> int:
     found = list(announced(run_all(options.workloads or ALL_WORKLOADS, MODES[options.mode])))
     figures = [one for one in found if isinstance(one, Figure)]
     notes = list(dict.fromkeys(one for one in found if isinstance(one, Note)))
+    pictures = [one for one in found if isinstance(one, Picture)]
     print(table(figures))
     for note in notes:
         print(f"\n{note.topic}: {note.text}")
-    print(f"\nwritten to {write_json(figures, notes, options.mode, options.results)}")
+    report = write_report(figures, notes, pictures, options.mode, options.results)
+    print(f"\nwritten to {report}")
     missed = [figure for figure in figures if figure.verdict == "FAIL"]
     return 1 if options.strict and missed else 0
 

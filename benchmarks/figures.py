@@ -23,6 +23,14 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """Some figures as a drawing, which lies beside the report."""
+
+    name: str
+    svg: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
     """One number with its promise; without one it is shown for its own sake."""
 
@@ -76,7 +84,13 @@ def table(figures: Iterable[Figure]) -> str:
     )
 
 
-def write_json(figures: Sequence[Figure], notes: Sequence[Note], mode: str, folder: Path) -> Path:
+def write_report(
+    figures: Sequence[Figure],
+    notes: Sequence[Note],
+    pictures: Sequence[Picture],
+    mode: str,
+    folder: Path,
+) -> Path:
     """Keep the figures with what is needed to compare them with those of another day."""
     now = datetime.now(UTC)
     report: dict[str, Any] = {
@@ -95,4 +109,6 @@ def write_json(figures: Sequence[Figure], notes: Sequence[Note], mode: str, fold
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{now:%Y%m%dT%H%M%SZ}-{mode}.json"
     path.write_text(json.dumps(report, indent=2) + "\n")
+    for picture in pictures:
+        path.with_name(f"{path.stem}-{picture.name}.svg").write_text(picture.svg)
     return path

@@ -16,6 +16,18 @@ class Mode:
     partitions: int
     idle_seconds: float
     small_requests: int
+    unpipelined_requests: int
+    connections: int
+    requests_per_connection: int
+    warm_up_seconds: float
+    warm_up_messages: int
+    latency_partitions: tuple[int, int, int]
+    latency_seconds: float
+    fetch_partitions: tuple[int, int]
+    fetches: int
+    fresh_partitions: int
+    idle_partitions: int
+    restart_partitions: int
     recovery_bytes: int
     kills: int
     spark_processes_shared: bool
@@ -52,6 +64,18 @@ MODES = {
         partitions=1_000,
         idle_seconds=10,
         small_requests=50_000,
+        unpipelined_requests=5_000,
+        connections=500,
+        requests_per_connection=20,
+        warm_up_seconds=60,
+        warm_up_messages=1_000_000,
+        latency_partitions=(100, 500, 2_000),
+        latency_seconds=6,
+        fetch_partitions=(500, 2_000),
+        fetches=300,
+        fresh_partitions=100,
+        idle_partitions=5_000,
+        restart_partitions=10_000,
         recovery_bytes=1024 * MIB,
         kills=50,
         spark_processes_shared=False,
@@ -81,6 +105,18 @@ MODES = {
         partitions=30,
         idle_seconds=1,
         small_requests=500,
+        unpipelined_requests=50,
+        connections=10,
+        requests_per_connection=5,
+        warm_up_seconds=0.2,
+        warm_up_messages=1_000,
+        latency_partitions=(3, 5, 8),
+        latency_seconds=0.3,
+        fetch_partitions=(5, 20),
+        fetches=10,
+        fresh_partitions=3,
+        idle_partitions=30,
+        restart_partitions=30,
         recovery_bytes=4 * MIB,
         kills=2,
         spark_processes_shared=True,

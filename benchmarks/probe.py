@@ -14,10 +14,20 @@ from penstock.protocol.kafka.api_keys import ApiKey
 from penstock.protocol.kafka.codec import encode
 from penstock.protocol.kafka.headers import encode_request_header
 from penstock.protocol.kafka.messages.metadata import MetadataRequest
+from penstock.protocol.kafka.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from penstock.records.batch import build_batch
+from penstock.records.record import Record
 
 POLL_S = 0.001
 START_TIMEOUT_S = 60.0
+ANSWER_TIMEOUT_S = 60.0
 METADATA_VERSION = 9
+PRODUCE_VERSION = 9
+VALUE = b"v" * 100
 SCHEDULER_CLOCK = 2
 SIZE = struct.Struct(">i")
 
@@ -60,6 +70,21 @@ def receive_exactly(connection: socket.socket, size: int) -> bytes:
             raise ConnectionError("the broker closed the connection")
         received += data
     return received
+
+
+def connect(bootstrap: str) -> socket.socket:
+    host, port = bootstrap.rsplit(":", 1)
+    return socket.create_connection((host, int(port)), timeout=ANSWER_TIMEOUT_S)
+
+
+def one_message_request(topic: str, partition: int = 0) -> bytes:
+    """A Produce with acks=all."""
+    now_ms = time.time_ns() // 1_000_000
+    record = Record(offset=0, timestamp_ms=now_ms, key=None, value=VALUE, headers=())
+    data = PartitionProduceData(index=partition, records=build_batch([record]))
+    topic_data = [TopicProduceData(name=topic, partition_data=[data])]
+    request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topic_data)
+    return frame(ApiKey.PRODUCE, PRODUCE_VERSION, request)
 
 
 class TimedStart:

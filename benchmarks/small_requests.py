@@ -1,5 +1,6 @@
-"""One connection that pipelines produce requests of one message: what each costs the broker."""
+"""Produce requests of one message: what each costs, and whether all connections fare alike."""
 
+import selectors
 import socket
 import threading
 import time
@@ -9,36 +10,40 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.figures import Figure, median
+from benchmarks.latency import percentile
 from benchmarks.modes import Mode
-from benchmarks.probe import SIZE, cpu_seconds, frame, receive_frame
+from benchmarks.probe import SIZE, connect, cpu_seconds, one_message_request, receive_frame
 from penstock.client.child_broker import ChildBroker
-from penstock.protocol.kafka.api_keys import ApiKey
-from penstock.protocol.kafka.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
-from penstock.records.batch import build_batch
-from penstock.records.record import Record
 
 TOPIC = "small-requests"
-PRODUCE_VERSION = 9
-VALUE = b"v" * 100
 WARM_UP = 1_000
+PIPELINED_US_MAX = 18.0
+UNPIPELINED_US_MAX = 150.0
+SLOWEST_MAX = 3.0
 
 
 def run(mode: Mode, folder: Path) -> Iterator[Figure]:
     with ChildBroker(folder / "data") as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         admin.create_topics([NewTopic(TOPIC, 1)])[TOPIC].result(30)
-        host, port = broker.bootstrap.rsplit(":", 1)
-        with socket.create_connection((host, int(port)), timeout=60) as connection:
+        with connect(broker.bootstrap) as connection:
             pipeline(connection, WARM_UP)
             rounds = [measure(broker, connection, mode.small_requests) for _ in range(mode.rounds)]
+            single = [
+                measure_unpipelined(broker, connection, mode.unpipelined_requests)
+                for _ in range(mode.rounds)
+            ]
+        spread = [
+            slowest_to_median(broker.bootstrap, mode.connections, mode.requests_per_connection)
+            for _ in range(mode.rounds)
+        ]
     yield figure("rate, median round", median([rate for rate, _ in rounds]), "requests/s")
     used = [cpu_us for _, cpu_us in rounds]
-    yield figure("broker CPU, median round", median(used), "us/request", at_most=25.0)
+    yield figure("broker CPU, median round", median(used), "us/request", PIPELINED_US_MAX)
     yield figure("the same, worst round", max(used), "us/request")
+    yield figure("broker CPU, unpipelined", median(single), "us/request", UNPIPELINED_US_MAX)
+    name = "p99 of the slowest of 500 connections / the median one's"
+    yield figure(name, median(spread), "", SLOWEST_MAX)
 
 
 def measure(broker: ChildBroker, connection: socket.socket, count: int) -> tuple[float, float]:
@@ -54,7 +59,8 @@ def pipeline(connection: socket.socket, count: int) -> None:
 
     All answers have the same size, so they are read by volume, which costs the client little.
     """
-    sender = threading.Thread(target=connection.sendall, args=(one_message_request() * count,))
+    requests = one_message_request(TOPIC) * count
+    sender = threading.Thread(target=connection.sendall, args=(requests,))
     sender.start()
     answer = receive_frame(connection)
     left = (count - 1) * (SIZE.size + len(answer))
@@ -66,13 +72,57 @@ def pipeline(connection: socket.socket, count: int) -> None:
     sender.join()
 
 
-def one_message_request() -> bytes:
-    now_ms = time.time_ns() // 1_000_000
-    record = Record(offset=0, timestamp_ms=now_ms, key=None, value=VALUE, headers=())
-    data = PartitionProduceData(index=0, records=build_batch([record]))
-    topic_data = [TopicProduceData(name=TOPIC, partition_data=[data])]
-    request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topic_data)
-    return frame(ApiKey.PRODUCE, PRODUCE_VERSION, request)
+def measure_unpipelined(broker: ChildBroker, connection: socket.socket, count: int) -> float:
+    """Broker CPU microseconds per request when each waits for the answer to the one before."""
+    request = one_message_request(TOPIC)
+    before = cpu_seconds(broker.pid)
+    for _ in range(count):
+        connection.sendall(request)
+        receive_frame(connection)
+    return 1e6 * (cpu_seconds(broker.pid) - before) / count
+
+
+class Caller:
+    """One of many connections, with one request under way at a time."""
+
+    def __init__(self, bootstrap: str, request: bytes, count: int) -> None:
+        self.socket = connect(bootstrap)
+        self._request = request
+        self._left = count
+        self._sent_at = 0.0
+        self.latencies: list[float] = []
+
+    def send(self) -> None:
+        self._sent_at = time.perf_counter()
+        self.socket.sendall(self._request)
+
+    def receive(self) -> bool:
+        """Takes an answer, and sends the next request; says whether that was the last answer."""
+        receive_frame(self.socket)
+        self.latencies.append(time.perf_counter() - self._sent_at)
+        self._left -= 1
+        if self._left:
+            self.send()
+        return self._left == 0
+
+
+def slowest_to_median(bootstrap: str, connections: int, count: int) -> float:
+    """All connections at once, each request after the answer to the one before it."""
+    request = one_message_request(TOPIC)
+    callers = [Caller(bootstrap, request, count) for _ in range(connections)]
+    with selectors.DefaultSelector() as waiting:
+        for caller in callers:
+            waiting.register(caller.socket, selectors.EVENT_READ, caller)
+        for caller in callers:
+            caller.send()
+        while waiting.get_map():
+            for key, _ in waiting.select():
+                if key.data.receive():
+                    waiting.unregister(key.fileobj)
+    slow = [percentile(caller.latencies, 0.99) for caller in callers]
+    for caller in callers:
+        caller.socket.close()
+    return max(slow) / median(slow)
 
 
 def figure(name: str, value: float, unit: str, at_most: float | None = None) -> Figure:

@@ -2,7 +2,7 @@
 
 import subprocess
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -35,13 +35,15 @@ group.initial.rebalance.delay.ms=0
 
 
 @contextmanager
-def apache_kafka(folder: Path, nodes: int = 1, **settings: str) -> Iterator[str]:
+def apache_kafka(
+    folder: Path, nodes: int = 1, *, jvm_flags: Sequence[str] = JVM_FLAGS, **settings: str
+) -> Iterator[str]:
     """The bootstrap addresses of some nodes, which end with the `with` block; settings are given
     with `_` for `.`. Node N stands in the rack `rack-N`."""
     more = "".join(f"{name.replace('_', '.')}={value}\n" for name, value in settings.items())
     ports = {node: (free_port(), free_port()) for node in range(1, nodes + 1)}
     voters = ",".join(f"{node}@127.0.0.1:{controller}" for node, (_, controller) in ports.items())
-    java = ["java", *JVM_FLAGS, "-cp", install()]
+    java = ["java", *jvm_flags, "-cp", install()]
     cluster_id, files = str(uuid.uuid4()), []
     for node, (port, controller) in ports.items():
         files.append(folder / f"server-{node}.properties")
