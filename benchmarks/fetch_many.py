@@ -34,7 +34,7 @@ def run(mode: Mode, folder: Path) -> Iterator[Figure | Note]:
                     unit="ms/request",
                     at_most=bound if is_ours else None,
                 )
-    yield kafka_note()
+    yield kafka_note(mode)
 
 
 def measure(sides: list[Side], partitions: int, mode: Mode) -> dict[str, list[float]]:

@@ -24,7 +24,7 @@ def run(mode: Mode, folder: Path) -> Iterator[Figure | Note]:
         yield figure(f"tenth, {side.name}", tenths, "ms")
         bound = TIMES_MAX if side.name == DURABLE else None
         yield figure(f"first / tenth, {side.name}", firsts / tenths, "", bound)
-    yield kafka_note()
+    yield kafka_note(mode)
 
 
 def measure(side: Side, mode: Mode) -> list[float]:

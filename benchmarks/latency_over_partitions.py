@@ -40,9 +40,11 @@ def run(mode: Mode, folder: Path) -> Iterator[Figure | Note | Picture]:
                     yield from figures(place, clients, name, found[place, clients, name])
             for side in sides:
                 side.delete(TOPIC)
-    yield kafka_note()
+    yield kafka_note(mode)
     for clients in CLIENTS:
-        yield Picture(name=f"many-partitions-{clients}", svg=drawn(clients, found))
+        yield Picture(
+            name=f"many-partitions-{clients}", svg=drawn(mode.latency_partitions, clients, found)
+        )
 
 
 def interleaved(
@@ -76,13 +78,12 @@ def title(partitions: int, clients: int) -> str:
     return f"{partitions:,} partitions, {who}"
 
 
-def drawn(clients: int, found: dict[tuple[int, int, str], Latency]) -> str:
+def drawn(counts: Sequence[int], clients: int, found: dict[tuple[int, int, str], Latency]) -> str:
+    """Over the partitions that there were, which are few in the quick mode."""
     names = list(dict.fromkeys(name for _, _, name in found))
     lines = []
     for name in names:
-        points = [
-            (PARTITIONS[place], found[place, clients, name]) for place in range(len(PARTITIONS))
-        ]
+        points = [(count, found[place, clients, name]) for place, count in enumerate(counts)]
         lines.append(Line(f"p50, {name}", [(count, one.p50_ms) for count, one in points]))
         lines.append(
             Line(f"p99, {name}", [(count, one.p99_ms) for count, one in points], is_dashed=True)

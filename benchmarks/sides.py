@@ -116,13 +116,13 @@ def _runs_in(process: psutil.Process, place: str) -> bool:
     return any(place in argument for argument in process.cmdline())
 
 
-def kafka_note() -> Note:
+def kafka_note(mode: Mode) -> Note:
     if missing():
         text = f"not measured, because {', '.join(missing())} can't be found here"
     else:
         text = (
-            "4.3.1 on the same machine at the same time, with the JVM settings of its own start "
-            "script, warmed up like Penstock; it acknowledges without waiting for a sync"
+            f"4.3.1 on the same machine, with the JVM settings of its own start script, after "
+            f"{mode.warm_up_seconds:g} s of load; it acknowledges without waiting for a sync"
         )
     return Note(topic="Apache Kafka", text=text)
 

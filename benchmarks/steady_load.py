@@ -40,7 +40,7 @@ def run(mode: Mode, folder: Path) -> Iterator[Figure | Note]:
     if KAFKA in found:
         ratio = found[DURABLE].p99_ms / found[KAFKA].p99_ms
         yield figure("three nodes", f"p99 / p99 of {KAFKA}", ratio, unit="")
-    yield kafka_note()
+    yield kafka_note(mode)
 
 
 def measure(sides: list[Side], mode: Mode) -> dict[str, Latency]:

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from benchmarks.figures import Figure, Note
 from benchmarks.modes import Mode
 from benchmarks.probe import TimedStart, cpu_seconds, rss_megabytes
-from benchmarks.sides import KAFKA, kafka_nodes, kafka_note
+from benchmarks.sides import KAFKA, kafka_nodes, kafka_note, warm_up
 
 TOPIC = "thousands"
 # What creation leaves behind is not idling.
@@ -21,7 +21,7 @@ TIMEOUT_S = 300.0
 def run(mode: Mode, folder: Path) -> Iterator[Figure | Note]:
     yield from idle(mode, folder)
     yield from restart(mode, folder)
-    yield kafka_note()
+    yield kafka_note(mode)
 
 
 def idle(mode: Mode, folder: Path) -> Iterator[Figure]:
@@ -34,6 +34,7 @@ def idle(mode: Mode, folder: Path) -> Iterator[Figure]:
         broker.kill()
     with kafka_nodes(folder, 1) as sides:
         for kafka in sides:
+            warm_up(kafka, mode)
             create(kafka.bootstrap, mode.idle_partitions)
             yield idling(f"idle CPU, {KAFKA}", used(mode, kafka.pids), "% of a core")
             memory = sum(rss_megabytes(pid) for pid in kafka.pids)

@@ -8,10 +8,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from benchmarks.__main__ import ALL_WORKLOADS
 from benchmarks.figures import Figure
+from benchmarks.latency import percentile
+from benchmarks.line_chart import Line, line_chart
 from benchmarks.placement import children_on, choose_placement
 from benchmarks.probe import cpu_seconds
 from benchmarks.spark_memory import growth
@@ -31,7 +34,18 @@ PROMISED: Bounds = {
     ("start", "idle resident memory"): 80,
     ("1,000 partitions", "created"): 5,
     ("1,000 partitions", "idle CPU"): 3,
-    ("one-message requests", "broker CPU, median round"): 25,
+    ("one-message requests", "broker CPU, median round"): 18,
+    ("one-message requests", "broker CPU, unpipelined"): 150,
+    (
+        "one-message requests",
+        "p99 of the slowest of 500 connections / the median one's",
+    ): 3,
+    ("fetch of 500 partitions, one with news", "broker CPU"): 0.5,
+    ("fetch of 2,000 partitions, one with news", "broker CPU"): 2,
+    ("first write to a partition", "first / tenth, durable"): 3,
+    ("5,000 partitions", "idle CPU"): 3,
+    ("10,000 partitions", "created"): 8,
+    ("10,000 partitions", "first Metadata answered after kill -9"): 6,
     ("produce 100 B", "broker CPU / client CPU"): 1,
     ("consume 100 B", "broker CPU / client CPU"): 1,
     ("produce 1 KB", "broker CPU / client CPU"): 1,
@@ -61,6 +75,18 @@ PROMISED_AT_LEAST_OF_PIPELINES: Bounds = {
     ("Replay, 100 B", "rate / data source's write"): 0.5,
 }
 PIPELINES = ("pipeline-iot", "archive", "replay")
+PROMISED_OF_LATENCY: Bounds = {("5,000 x 1 KB a second, one node", "p50, durable"): 3}
+for clients in ("one client", "20 clients"):
+    for partitions, durable, worst, unsynced in (
+        ("100", 3, 30, 1),
+        ("500", 4, 40, 1.5),
+        ("2,000", 8, 80, 3),
+    ):
+        place = f"{partitions} partitions, {clients}"
+        PROMISED_OF_LATENCY[place, "p50, durable"] = durable
+        PROMISED_OF_LATENCY[place, "p99, durable"] = worst
+        PROMISED_OF_LATENCY[place, "p50, without sync"] = unsynced
+LATENCY = ("many-partitions", "steady-load")
 if shutil.which("mvn") is not None:
     # Without Maven there are no jars of Spark's own connector, and the report says so instead.
     PROMISED_AT_LEAST |= {
@@ -68,11 +94,27 @@ if shutil.which("mvn") is not None:
     }
 
 
+@pytest.mark.xdist_group("apache-kafka")
 @pytest.mark.timeout(TEST_TIMEOUT_S)
 def test_the_quick_benchmark_reports_every_promise(tmp_path: Path) -> None:
-    names = [name for name in ALL_WORKLOADS if name not in PIPELINES]
+    names = [name for name in ALL_WORKLOADS if name not in (*PIPELINES, *LATENCY)]
     notes = check_promises(names, tmp_path, PROMISED, PROMISED_AT_LEAST)
     assert "local[1]" in notes["Spark"]
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(TEST_TIMEOUT_S)
+def test_the_quick_benchmark_of_latency_reports_every_promise_and_draws_it(tmp_path: Path) -> None:
+    notes = check_promises(LATENCY, tmp_path, PROMISED_OF_LATENCY, {})
+    assert "Apache Kafka" in notes
+    pictures = sorted(tmp_path.glob("*.svg"))
+    assert [path.stem.rpartition("-quick-")[2] for path in pictures] == [
+        "many-partitions-1",
+        "many-partitions-20",
+    ]
+    for path in pictures:
+        ElementTree.fromstring(path.read_text())
+        assert "p99, durable" in path.read_text()
 
 
 @pytest.mark.soak
@@ -132,6 +174,21 @@ def test_a_figure_passes_when_it_keeps_its_bound(
 ) -> None:
     figure = Figure(workload="one", name="two", value=value, unit="", **bound)
     assert (figure.verdict, figure.target) == (verdict, target)
+
+
+def test_a_percentile_is_a_value_that_was_measured() -> None:
+    values = [float(number) for number in range(100, 0, -1)]
+    assert percentile(values, 0.5) == 51
+    assert percentile(values, 0.99) == 100
+    assert percentile([7.0], 0.99) == 7
+
+
+def test_a_chart_names_every_line_and_keeps_the_names_apart() -> None:
+    lines = [Line("ours", [(1, 2.0), (10, 2.0)]), Line("<theirs>", [(1, 2.1), (10, 2.1)])]
+    drawn = line_chart(title="a & b", across="partitions", upward="ms", lines=lines)
+    texts = ElementTree.fromstring(drawn).findall("{http://www.w3.org/2000/svg}text")
+    heights = {each.text: float(each.attrib["y"]) for each in texts}
+    assert abs(heights["ours: 2"] - heights["<theirs>: 2.1"]) >= 15
 
 
 def test_the_cpu_of_a_process_is_measured_finer_than_the_ticks_of_the_kernel() -> None:
