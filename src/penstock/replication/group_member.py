@@ -480,7 +480,7 @@ class GroupMember(ABC):
             self._lead()
         elif self._eager_ticks > 0 or self._node.role is not Role.FOLLOWER:
             self._campaign_eagerly()
-        return self.is_settled and not self.has_peers and not self._members.is_due
+        return self.is_leader and not self.has_peers and not self._members.is_due
 
     def _lead(self) -> None:
         if self._ticks % TICKS_PER_SAMPLE == 0:
