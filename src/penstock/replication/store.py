@@ -287,6 +287,8 @@ class ReplicaStore:
         if all(place.is_known for place in places):
             return outcomes
         try:
+            for parent in {place.path.parent: None for place in places if not place.is_known}:
+                self._file_system.sync_directory(parent)
             self._directory.sync_topics()
         except OSError as error:
             for outcome in outcomes:
@@ -341,6 +343,7 @@ class ReplicaStore:
             open_files=self._open_files,
             clock=self._clock,
             base=LogBase(membership=encode_membership(Membership(founders))),
+            syncs_parents=False,
         )
 
     def _open(self, place: _Place) -> tuple[Log, ProducerLedger]:

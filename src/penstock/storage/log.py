@@ -92,8 +92,12 @@ class Log:
         open_files: OpenFiles,
         clock: Clock,
         base: LogBase = NEW_LOG,
+        syncs_parents: bool = True,
     ) -> "Log":
-        """An empty log; its directory and checkpoint are on disk when this returns."""
+        """An empty log; its directory and checkpoint are on disk when this returns.
+
+        Whoever makes many may sync the directories above them once, before any of them counts.
+        """
         parents = file_system.make_directory(directory)
         if not parents:
             check_unused(directory, file_system)
@@ -106,9 +110,10 @@ class Log:
             checkpoint=Checkpoint(start_offset=base.offset, state_offset=base.offset, base=base),
         )
         file_system.write_atomically(directory / CHECKPOINT, state.to_checkpoint().encode())
-        # It may have been made, but not synced, by an attempt that a crash cut short.
-        for parent in parents or directory.parents[:2]:
-            file_system.sync_directory(parent)
+        if syncs_parents:
+            # It may have been made, but not synced, by an attempt that a crash cut short.
+            for parent in parents or directory.parents[:2]:
+                file_system.sync_directory(parent)
         return cls(state)
 
     @classmethod

@@ -11,7 +11,7 @@ from penstock.model.ids import BrokerId, PartitionId, PartitionIndex, ReplicaId,
 from penstock.model.limits import Limits
 from penstock.model.topic_config import TopicConfig
 from penstock.replication.replica import Replica
-from penstock.replication.store import ReplicaStore
+from penstock.replication.store import PARTITIONS_PER_JOB, ReplicaStore
 from penstock.replication.write_side import WriteSide
 from penstock.storage.data_directory import DataDirectory
 from penstock.storage.hard_states import HardStates
@@ -100,6 +100,39 @@ def test_a_log_in_a_directory_that_a_killed_process_made_is_there_after_a_power_
                 assert again.stopped_because is None
                 await again.close()
             await made.close()
+
+    asyncio.run(scenario())
+
+
+def test_many_partitions_share_the_sync_of_their_topic_and_are_there_after_a_power_loss(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    synced: list[Path] = []
+    sync_directory = FaultFileSystem.sync_directory
+
+    def note(disk: FaultFileSystem, path: Path) -> None:
+        synced.append(path)
+        sync_directory(disk, path)
+
+    monkeypatch.setattr(FaultFileSystem, "sync_directory", note)
+
+    async def scenario() -> None:
+        with ThreadPoolExecutor(1) as executor:
+            disk = FaultFileSystem()
+            node = Node(disk, executor)
+            count = PARTITIONS_PER_JOB
+            places = [TopicPartition(TOPIC, PartitionIndex(index)) for index in range(count)]
+            founders = {index: [node.own] for index in range(count)}
+            made = await node.store.create(places, TOPIC_ID, CONFIG, founders)
+            assert synced.count(Path("/data/topics") / TOPIC_ID.hex) == 1
+            for seed in range(5):
+                found = Node(disk.after_power_loss(seed), executor)
+                again = await found.store.open(places, TOPIC_ID, CONFIG, founders)
+                assert [replica.stopped_because for replica in again] == [None] * count
+                for replica in again:
+                    await replica.close()
+            for replica in made:
+                await replica.close()
 
     asyncio.run(scenario())
 
