@@ -51,8 +51,8 @@ class History:
         self.is_over = False
         # Where the log may begin at most, by all that was committed.
         self.log_start = 0
-        # Replicas whose disks can't be read: what they applied last nobody knows.
-        self.unread: set[ReplicaId] = set()
+        # Replicas whose disks can't be read, and what they applied last, which nobody knows.
+        self.unread: dict[ReplicaId, int] = {}
         # What consumers were given, by offset.
         self._read: dict[int, bytes] = {}
 

@@ -55,15 +55,17 @@ class Observer:
             except StorageDamaged as damage:
                 # Whoever needs what can't be read any more will notice as well.
                 self.require_damage(damage)
-                history.unread.add(replica.id)
+                history.unread[replica.id] = index
                 return
             except EntriesCut as cut:
                 raise Violation(f"{replica.id} applied what it does not have: {cut}") from cut
             except OSError:
                 # Nor can a disk be read that fails for a while.
-                history.unread.add(replica.id)
+                history.unread[replica.id] = index
                 return
-            history.unread.discard(replica.id)
+            # After a restart it may know of less that is committed than it did before.
+            if index >= history.unread.get(replica.id, 0):
+                history.unread.pop(replica.id, None)
             self._checked_index = index
             history.on_producers(replica)
 
