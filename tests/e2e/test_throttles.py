@@ -40,8 +40,8 @@ RATE = 1_000_000
 FILLED_BYTES = 12 * RATE
 VALUE_BYTES = 10_000
 MOVE_TIMEOUT_S = 90.0
-# Two cores serve all nodes, clients and tools. If each answer waited for a throttle, most would take
-# half a second and more.
+# Two cores serve all nodes, clients and tools. If each answer waited for a throttle, most would
+# take half a second and more.
 ANSWER_S_MAX = 5.0
 ANSWER_S_USUAL_MAX = 0.4
 PAUSE_S = 0.05
