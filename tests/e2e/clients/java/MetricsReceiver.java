@@ -10,7 +10,7 @@ import org.apache.kafka.server.telemetry.ClientTelemetryReceiver;
  *
  * <p>It unpacks what clients push, as every receiver does, and forgets it.
  */
-@SuppressWarnings("deprecation")
+@SuppressWarnings({"deprecation", "removal"})
 public final class MetricsReceiver implements MetricsReporter, ClientTelemetry {
     @Override
     public ClientTelemetryReceiver clientReceiver() {

@@ -6,6 +6,8 @@ client that asks again before its next push is due is told so (THROTTLING_QUOTA_
 the subscriptions changed, or the broker has just refused its subscription or compression.
 
 Kafka serves this API only with a receiver of metrics plugged in; here the broker keeps them itself.
+The rules were read from `ClientMetricsManager` of Kafka 4.3.1. The tests ask a Kafka with a
+receiver the same, but for what takes time: intervals that pass, and clients that fall silent.
 
 Deviations: the metrics are told in the order of their names, where Kafka's have none.
 """

@@ -6,6 +6,8 @@ UNKNOWN_SUBSCRIPTION_ID, one in a compression that does not exist UNSUPPORTED_CO
 one of more than `telemetry.max.bytes` TELEMETRY_TOO_LARGE. One that can't be unpacked within that
 bound is INVALID_RECORD. One without values is fine.
 
+Where the rules come from is said at GetTelemetrySubscriptions.
+
 Deviations: none known.
 """
 
