@@ -289,13 +289,14 @@ BAD_EDITS: list[tuple[tuple[str, int, str], ErrorCode]] = [
     (("interval.ms", SET, "3600001"), ErrorCode.INVALID_REQUEST),
     (("interval.ms", SET, "soon"), ErrorCode.INVALID_CONFIG),
     (("interval.ms", APPEND, "100"), ErrorCode.INVALID_CONFIG),
+    (("match", APPEND, "client_id=x"), ErrorCode.INVALID_CONFIG),
+    (("metrics", SUBTRACT, "a"), ErrorCode.INVALID_CONFIG),
     (("no.such", SET, "1"), ErrorCode.INVALID_REQUEST),
     (("no.such", APPEND, "1"), ErrorCode.INVALID_CONFIG),
     (("match", SET, "color=red"), ErrorCode.INVALID_CONFIG),
     (("match", SET, "client_id"), ErrorCode.INVALID_CONFIG),
     (("match", SET, "client_id=("), ErrorCode.INVALID_CONFIG),
     (("match", SET, "client_id=a=b"), ErrorCode.INVALID_CONFIG),
-    (("metrics", SET, "a,a"), ErrorCode.INVALID_CONFIG),
 ]
 
 
@@ -316,7 +317,7 @@ def test_subscriptions_are_told_and_listed_alike(brokers: Brokers) -> None:
     def converse(address: str) -> Any:
         steps = [told(address, ""), told(address, "told")]
         assert (
-            edited(address, "told", ("metrics", SET, "a, b"), ("match", APPEND, "client_id=x")) == 0
+            edited(address, "told", ("metrics", SET, "a, b,a"), ("match", SET, "client_id=x")) == 0
         )
         settled(address, True)
         steps.append(told(address, "told"))
@@ -407,10 +408,9 @@ def test_kafkas_own_tool_asks_for_metrics_and_its_own_client_pushes_them(
         *("--command-property", "client.id=console"),
         stdin="value\n",
     )
-    wait_until("the last push", lambda: bool(running.pushed("console")), PUSHED_TIMEOUT_S)
+    wait_until("a push", lambda: bool(running.pushed("console")), PUSHED_TIMEOUT_S)
     (pushed,) = running.pushed("console")
     assert pushed.client.software_name == "apache-kafka-java"
-    assert pushed.is_final
     assert b"org.apache.kafka.producer." in pushed.otlp
     tool("--delete", "--name", "java")
     assert "java" not in tool("--list")

@@ -320,7 +320,7 @@ def edited(bootstrap: str, broker: str, name: str, value: str | None) -> int:
         ("remote.log.reader.threads", "7"),
         ("background.threads", "12"),
         ("log.cleaner.io.buffer.size", "600000"),
-        ("metric.reporters", ""),
+        ("config.providers", ""),
         ("node.id", "9"),
     ],
 )

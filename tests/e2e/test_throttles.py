@@ -118,6 +118,10 @@ def test_kafka_s_tool_throttles_a_move_while_producers_go_on(
             plan = ("--reassignment-json-file", str(moves))
             return java.tool(REASSIGN, "--bootstrap-server", cluster.bootstrap, *plan, *words)
 
+        def moved() -> bool:
+            views = [node.partitions(topic)[topic, 0] for node in cluster.nodes.values()]
+            return all(view.replicas == set(replicas) == view.in_sync for view in views)
+
         trickle = Trickle(cluster.bootstrap, topic)
         try:
             # By then what was filled in counts as old, and a replica without it as behind.
@@ -138,8 +142,8 @@ def test_kafka_s_tool_throttles_a_move_while_producers_go_on(
         assert trickle.errors == []
         assert median(trickle.seconds) < ANSWER_S_USUAL_MAX
         assert max(trickle.seconds) < ANSWER_S_MAX
-        view = cluster.nodes[target].partitions(topic)[topic, 0]
-        assert view.replicas == set(replicas) == view.in_sync
+        # The tool asked one node, and the others hear of it a little later.
+        wait_until("all know where the replicas are", moved, MOVE_TIMEOUT_S)
         for node in cluster.nodes.values():
             assert described(node.bootstrap, BROKER, str(node.number), *RATES) == {}
             lists = described(node.bootstrap, TOPIC, topic, LEADERS, FOLLOWERS)

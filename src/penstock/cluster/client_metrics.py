@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from penstock.cluster.settings import BadValue, ConfigType, Setting, Value, invalid, table
+from penstock.cluster.settings import BadValue, ConfigType, Setting, invalid, table
 from penstock.model.errors import Reason, Refused
 
 METRICS, INTERVAL_MS, MATCH = "metrics", "interval.ms", "match"
@@ -30,11 +30,6 @@ REPEATS_MAX = 3
 ATTRIBUTE_LENGTH_MAX = 256
 
 
-def _check_distinct(value: Value) -> str | None:
-    assert isinstance(value, list)
-    return None if len(set(value)) == len(value) else "Elements must not be repeated"
-
-
 CLIENT_METRICS_SETTINGS = table(
     Setting(
         METRICS,
@@ -42,7 +37,6 @@ CLIENT_METRICS_SETTINGS = table(
         "",
         "The metrics to push, by the beginnings of their names; * is all of them, and an empty "
         "list none.",
-        _check_distinct,
     ),
     Setting(
         INTERVAL_MS,
@@ -56,7 +50,6 @@ CLIENT_METRICS_SETTINGS = table(
         "",
         "The clients that are meant, as attribute=pattern: all patterns have to match. An empty "
         "list means every client.",
-        _check_distinct,
     ),
 )
 
@@ -108,9 +101,12 @@ def check_client_metrics(name: str, configs: Mapping[str, str | None]) -> dict[s
             raise Refused(Reason.INVALID_REQUEST, f"Unknown client metrics configuration: {key}")
         assert text is not None
         try:
-            checked[key] = setting.normalise(text)
+            value = setting.normalise(text)
         except BadValue as fault:
             raise Refused(Reason.INVALID_CONFIG, invalid(key, text, str(fault))) from None
+        # What comes twice is kept once, as Kafka does.
+        is_list = setting.type is ConfigType.LIST
+        checked[key] = ",".join(dict.fromkeys(value.split(","))) if is_list else value
     parsed = subscription(checked)
     if not INTERVAL_MS_MIN <= parsed.interval_ms <= INTERVAL_MS_MAX:
         detail = (

@@ -10,7 +10,6 @@ from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
 from penstock.cluster.client_metrics import (
-    CLIENT_METRICS_SETTINGS,
     SUBSCRIPTIONS_MAX,
     check_client_metrics,
 )
@@ -208,11 +207,10 @@ def _broker_edited(
 def _client_metrics_edited(
     current: Mapping[str, str], edits: Sequence[Edit]
 ) -> dict[str, str | None]:
+    """Kafka does not know that some of these are lists: they can only be set as a whole."""
     edited: dict[str, str | None] = dict(current)
     for edit in edits:
-        setting = CLIENT_METRICS_SETTINGS.get(edit.name)
-        kind = ConfigType.STRING if setting is None else setting.type
-        _apply_edit(edited, edit, kind, current.get(edit.name, ""))
+        _apply_edit(edited, edit, ConfigType.STRING, "")
     return edited
 
 

@@ -348,13 +348,13 @@ def test_a_subscription_is_made_told_changed_and_removed() -> None:
         edits = [
             ("metrics", SET, "a,b"),
             ("interval.ms", SET, "100"),
-            ("match", APPEND, "client_id=x"),
+            ("match", SET, "client_id=x"),
         ]
         (answer,) = await edited(world, 1, (METRICS, "s", edits))
         assert answer.error_code == 0
         changed = [("metrics", "a,b", own), ("interval.ms", "100", own)]
         assert await told() == [*changed, ("match", "client_id=x", own)]
-        edits = [("metrics", SUBTRACT, "a"), ("match", DELETE, None), ("no.such", DELETE, None)]
+        edits = [("metrics", SET, "b"), ("match", DELETE, None), ("no.such", DELETE, None)]
         (answer,) = await edited(world, 1, (METRICS, "s", edits))
         assert await told() == [("metrics", "b", own), changed[1], ("match", "", default)]
         assert world.services.client_metrics.subscriptions() == ["s"]
@@ -372,6 +372,7 @@ def test_a_subscription_is_made_told_changed_and_removed() -> None:
         (("interval.ms", SET, "99"), ErrorCode.INVALID_REQUEST),
         (("interval.ms", SET, "soon"), ErrorCode.INVALID_CONFIG),
         (("interval.ms", APPEND, "1"), ErrorCode.INVALID_CONFIG),
+        (("match", APPEND, "client_id=x"), ErrorCode.INVALID_CONFIG),
         (("match", SET, "color=red"), ErrorCode.INVALID_CONFIG),
     ],
 )
