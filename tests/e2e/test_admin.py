@@ -114,8 +114,11 @@ def test_settings_show_their_defaults_and_sources(
     assert ConfigSource(found["retention.ms"].source) == ConfigSource.DYNAMIC_TOPIC_CONFIG
     assert found["cleanup.policy"].value == "delete"
     assert found["cleanup.policy"].is_default
-    for name in ("segment.bytes", "max.message.bytes", "compression.type", "min.insync.replicas"):
+    for name in ("segment.bytes", "max.message.bytes", "compression.type"):
         assert ConfigSource(found[name].source) == ConfigSource.DEFAULT_CONFIG
+    # A new cluster of Kafka sets it for all brokers.
+    in_sync = found["min.insync.replicas"]
+    assert ConfigSource(in_sync.source) == ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     assert found["penstock.flush.policy"].value == "before-ack"
     assert "num.partitions" in settings_of(admin, ResourceType.BROKER, "0")
 

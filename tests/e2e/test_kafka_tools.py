@@ -62,7 +62,10 @@ def test_topics_are_created_described_altered_and_deleted(tool: Tool, group: str
     assert f"Created topic {topic}." in tool(TOPICS, "--create", "--topic", topic, *shape)
     tool(TOPICS, "--alter", "--topic", topic, "--partitions", "3")
     head, *partitions = tool(TOPICS, "--describe", "--topic", topic).splitlines()
-    assert "PartitionCount: 3\tReplicationFactor: 1\tConfigs: retention.ms=1000" in head
+    assert (
+        "PartitionCount: 3\tReplicationFactor: 1\tConfigs: min.insync.replicas=1,retention.ms=1000"
+        in head
+    )
     assert len(partitions) == 3
     assert all("Leader: 0\tReplicas: 0\tIsr: 0" in partition for partition in partitions)
     tool(TOPICS, "--delete", "--topic", topic)

@@ -98,7 +98,9 @@ def list_topics(internal: bool, bootstrap: str, timeout_s: float, as_json: bool)
 
 @topic.command()
 @click.argument("name")
-@click.option("--all-settings", is_flag=True, help="Show settings at their default too.")
+@click.option(
+    "--all-settings", is_flag=True, help="Show settings that the topic does not set itself too."
+)
 @client_options
 def describe(
     name: str, all_settings: bool, bootstrap: str, timeout_s: float, as_json: bool

@@ -45,6 +45,7 @@ class TopicSetting:
     name: str
     value: str | None
     source: str
+    # Whether the topic itself does not say it: then its brokers or their defaults do.
     is_default: bool
 
 
@@ -204,13 +205,12 @@ def _partition(found: Any) -> PartitionDescription:
 
 
 def _setting(entry: ConfigEntry) -> TopicSetting:
-    source = entry.source
-    name = source.name if isinstance(source, ConfigSource) else ConfigSource(source).name
+    source = ConfigSource(entry.source)
     return TopicSetting(
         name=entry.name,
         value=entry.value,
-        source=name.removesuffix("_CONFIG").lower().replace("_", " "),
-        is_default=entry.is_default,
+        source=source.name.removesuffix("_CONFIG").lower().replace("_", " "),
+        is_default=source is not ConfigSource.DYNAMIC_TOPIC_CONFIG,
     )
 
 

@@ -17,7 +17,7 @@ class LostVotes(Run):
     def __init__(self, seed: int) -> None:
         super().__init__(seed, OPERATIONS)
         self.fault_chance = 0.0
-        self.moves_replicas = False
+        self.moves_replicas = self.rots = False
         self.switch.become_reliable()
         self.was: ReplicaId | None = None
         self.loser: SimulatedNode = self.random.choice(self.nodes[:3])

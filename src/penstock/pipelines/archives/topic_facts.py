@@ -23,7 +23,7 @@ class TopicFacts:
     settings: Mapping[str, str]
     """All of them, by Kafka's names."""
     own_settings: Mapping[str, str]
-    """Those that are not at their default."""
+    """Those that the topic itself has."""
 
     @property
     def kept_settings(self) -> dict[str, str]:

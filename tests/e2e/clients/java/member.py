@@ -41,6 +41,7 @@ class JavaMember:
         } | {key.replace("_", "."): value for key, value in settings.items()}
 
     def start(self) -> None:
+        self.ledger.joins(self.name)
         self.java.listeners[self.key] = self._on_event
         self.java.call(
             "start_member",
