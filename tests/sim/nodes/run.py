@@ -355,6 +355,9 @@ class Run:
         for node in self.nodes:
             node.machine.drive.steps_left = None
             node.machine.drive.empty_out()
+            if node.machine.process is not None:
+                # One that is an hour late twice over takes every record for one of the future.
+                node.machine.process.clock.skew_ms = 0
         if self.damaged is not None:
             self.damaged.crash(lost_power=False)
             self.damaged.repair()
