@@ -25,6 +25,7 @@ class Later(Generic[A]):
         self.error: Exception | None = None
         self._answer: A | None = None
         self._deliver: Callable[[Any, Later[A]], None] | None = None
+        self._argument: Any = None
 
     @property
     def answer(self) -> A:
@@ -50,14 +51,16 @@ class Later(Generic[A]):
 
     def _end(self) -> None:
         self.is_settled = True
-        deliver, self._deliver = self._deliver, None
+        deliver, argument = self._deliver, self._argument
+        # What waits for it may hold it: a cycle per request would keep the garbage collector busy.
+        self._deliver = self._argument = None
         if deliver is not None:
-            deliver(self._argument, self)
+            deliver(argument, self)
 
     def cancel(self) -> None:
         """Nobody waits for the answer any more."""
         self.is_settled = True
-        self._deliver = None
+        self._deliver = self._argument = None
 
     def drop(self, answer: A) -> None:
         """Lets go of what an answer holds that came too late."""

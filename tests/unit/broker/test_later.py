@@ -1,0 +1,38 @@
+"""Proves that an answer that comes later lets go of whatever waited for it."""
+
+import gc
+import weakref
+from typing import Any
+
+import pytest
+
+from penstock.broker.later import Later
+
+
+class Waiting:
+    """As a call of a connection: it knows its answer, and the answer knows it."""
+
+    later: Later[Any]
+
+
+@pytest.mark.parametrize("end", ["settle", "fail", "cancel"])
+def test_an_answer_and_what_waits_for_it_are_no_work_for_the_garbage_collector(end: str) -> None:
+    heard: list[Waiting] = []
+    waiting, later = Waiting(), Later[int]()
+    waiting.later = later
+    later.then(lambda argument, _: heard.append(argument), waiting)
+    gone = weakref.ref(waiting)
+    gc.disable()
+    try:
+        if end == "settle":
+            later.settle(1)
+        elif end == "fail":
+            later.fail(ValueError())
+        else:
+            later.cancel()
+        assert heard == ([] if end == "cancel" else [waiting])
+        heard.clear()
+        del waiting, later
+        assert gone() is None
+    finally:
+        gc.enable()
