@@ -52,7 +52,7 @@ class FetchAnswer:
 
 
 class Reading:
-    """What one request reads, and what its consumer is told of it; a door may know better what
+    """What one request reads, and what its consumer hears of it; a door may know better what
     its consumers have heard already."""
 
     __slots__ = ("is_kept", "reader")

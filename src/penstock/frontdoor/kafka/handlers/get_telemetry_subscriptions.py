@@ -2,7 +2,7 @@
 
 A client without an id gets one. All subscriptions that match it count together: the metrics of all
 of them, in the shortest of their intervals, and nothing every five minutes where there is none. A
-client that asks again before its next push is due is told so (THROTTLING_QUOTA_EXCEEDED), unless
+client that asks before its next push is due gets THROTTLING_QUOTA_EXCEEDED, unless
 the subscriptions changed, or the broker has just refused its subscription or compression.
 
 Kafka serves this API only with a receiver of metrics plugged in; here the broker keeps them itself.

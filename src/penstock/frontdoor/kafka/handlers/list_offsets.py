@@ -6,7 +6,7 @@
   there is no such storage.
 - A leader that has not committed anything in its term does not know the high watermark yet, and
   says so: OFFSET_NOT_AVAILABLE, before version 5 LEADER_NOT_AVAILABLE (KIP-207).
-- A partition that is named more than once is told once, as INVALID_REQUEST.
+- A partition that is named more than once is answered once, with INVALID_REQUEST.
 - The leader epoch of a request is checked before the leadership.
 - Version 0 answers with a list of offsets before a time, as old clients expect it.
 - Both isolation levels see the same, since there are no transactions yet.

@@ -5,7 +5,7 @@
 - From version 13 on topics are named by their ids.
 - With `acks` -1 the answer comes when the batch is committed: held by a majority, and by
   `min.insync.replicas` of them; with 1 when this broker has it, as safe as the topic's flush policy
-  asks for. With 0 there is no answer, but what comes behind it on its connection waits as for 1; a
+  asks for. With 0 there is no answer, but later requests on its connection wait as for 1; a
   refusal closes the connection, which is the one way to tell the client that something is wrong.
 - From version 10 on, whoever asks the wrong broker is told the right one (KIP-951).
 - A partition that has too much unflushed data refuses with NOT_ENOUGH_REPLICAS, since that is the
