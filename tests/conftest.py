@@ -10,6 +10,10 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.second_run import allow_second_run, pytest_sessionfinish, pytest_terminal_summary
+
+__all__ = ["pytest_sessionfinish", "pytest_terminal_summary"]
+
 UNIT = Path(__file__).resolve().parent / "unit"
 # Each of these groups keeps one worker busy for minutes.
 LONG_GROUPS = ("spark-pipelines", "spark-processes", "spark", "spark-server", "cluster")
@@ -33,6 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=rank)
+    allow_second_run(items, config.rootpath)
     if config.getoption("--soak"):
         return
     soaks = [item for item in items if item.get_closest_marker("soak")]
