@@ -170,10 +170,13 @@ class House:
         self.pressure = ManualPressure()
         table = {api.key: api for api in apis}
         table[ApiKey.API_VERSIONS] = api_versions.make_api(apis)
+        self.subscriptions: list[str] = []
         services = cast(
             "Services",
             SimpleNamespace(
-                pressure=self.pressure, fetch=SimpleNamespace(reader=None), client_metrics=None
+                pressure=self.pressure,
+                fetch=SimpleNamespace(reader=None),
+                client_metrics=SimpleNamespace(subscriptions=lambda: self.subscriptions),
             ),
         )
         self.door = KafkaDoor(services, limits, self.clock, apis=table)

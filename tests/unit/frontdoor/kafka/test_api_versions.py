@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from penstock.frontdoor.kafka.handlers import get_telemetry_subscriptions, push_telemetry
 from penstock.frontdoor.kafka.handlers.api_versions import FEATURES
 from penstock.protocol.kafka.api_keys import ApiKey
 from penstock.protocol.kafka.codec import decode
@@ -53,6 +54,24 @@ def test_lists_what_is_served(version: int) -> None:
     supported = {each.name: each.max_version for each in response.supported_features}
     assert finalized == supported == (FEATURES if version >= 3 else {})
     assert response.finalized_features_epoch == (0 if version >= 3 else -1)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_client_metrics_are_listed_while_there_is_a_subscription(version: int) -> None:
+    async def scenario() -> list[set[int]]:
+        async with open_house(get_telemetry_subscriptions.API, push_telemetry.API) as house:
+            client = await house.connect()
+            listed = []
+            for subscriptions in ([], ["slow"], []):
+                house.subscriptions = subscriptions
+                client.send(request(version))
+                answer = decode(ApiVersionsResponse, version, await client.read_frame(), 4)
+                listed.append({each.api_key for each in answer.api_keys})
+            return listed
+
+    others = {ApiKey.API_VERSIONS}
+    metrics = {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
+    assert asyncio.run(scenario()) == [others, others | metrics, others]
 
 
 @pytest.mark.parametrize("version", [5, 6, 1000, -1])

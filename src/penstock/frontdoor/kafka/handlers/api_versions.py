@@ -1,5 +1,8 @@
-"""ApiVersions, versions 0 to 4: lists exactly the APIs that this broker serves.
+"""ApiVersions, versions 0 to 4: lists the APIs that this broker serves.
 
+- The two APIs of client metrics (KIP-714) are listed only while there is a subscription. Kafka
+  lists them only with a receiver plugged in. A client that sees them asks for an id at once, and
+  librdkafka then logs a line at its default level, which nobody without a subscription should see.
 - From version 3 on the client must name its software; a name or version that Kafka would not take
   is answered with INVALID_REQUEST and no list.
 - A version that we don't know is answered in version 0 with UNSUPPORTED_VERSION and the list, so
@@ -33,15 +36,16 @@ _NAMES_SOFTWARE_FROM: Final = 3
 FEATURES: Final = {"metadata.version": 30}
 # They change only with the code, so there was never another set.
 _FEATURES_EPOCH: Final = 0
+_CLIENT_METRICS: Final = {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-class _ApiVersions:
-    """The list changes only with the code, so each version of it is encoded once."""
+class _Listing:
+    """One list of APIs. It changes only with the code, so each version of it is encoded once."""
 
-    def __init__(self, listed: list[ApiVersion]) -> None:
-        self._listing = ApiVersionsResponse(
-            api_keys=listed,
+    def __init__(self, versions: dict[ApiKey, tuple[int, int]]) -> None:
+        self.answer = ApiVersionsResponse(
+            api_keys=_listed(versions),
             supported_features=[
                 SupportedFeatureKey(name=name, min_version=level, max_version=level)
                 for name, level in FEATURES.items()
@@ -54,27 +58,40 @@ class _ApiVersions:
         )
         self._bodies: dict[int, bytes] = {}
 
+    def encoded(self, version: int) -> bytes:
+        body = self._bodies.get(version)
+        if body is None:
+            body = self._bodies[version] = encode(self.answer, version)
+        return body
+
+
+class _ApiVersions:
+    def __init__(self, versions: dict[ApiKey, tuple[int, int]]) -> None:
+        self._all = _Listing(versions)
+        self._without_metrics = _Listing(
+            {key: each for key, each in versions.items() if key not in _CLIENT_METRICS}
+        )
+
     def handle(self, call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
         if call.version >= _NAMES_SOFTWARE_FROM and not _names_software(request):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         if call.version >= _NAMES_SOFTWARE_FROM:
             names = request.client_software_name, request.client_software_version
             call.connection.software = names
-        return self._listing
+        asks_clients = call.services.client_metrics.subscriptions()
+        return (self._all if asks_clients else self._without_metrics).answer
 
     def encode(self, call: Call, request: ApiVersionsRequest, answer: ApiVersionsResponse) -> bytes:
-        if answer is not self._listing:
-            return encode(answer, call.version)
-        body = self._bodies.get(call.version)
-        if body is None:
-            body = self._bodies[call.version] = encode(answer, call.version)
-        return body
+        for listing in (self._without_metrics, self._all):
+            if answer is listing.answer:
+                return listing.encoded(call.version)
+        return encode(answer, call.version)
 
 
 def make_api(others: Iterable[Api]) -> Api:
-    """ApiVersions itself, listing `others` and itself."""
+    """ApiVersions itself, which lists `others` and itself."""
     versions = {api.key: api.versions for api in others} | {ApiKey.API_VERSIONS: VERSIONS}
-    served = _ApiVersions(_listing(versions))
+    served = _ApiVersions(versions)
     return Api(
         key=ApiKey.API_VERSIONS,
         versions=VERSIONS,
@@ -87,11 +104,11 @@ def make_api(others: Iterable[Api]) -> Api:
 
 def unsupported_version(apis: Iterable[Api]) -> ApiVersionsResponse:
     """The answer to an ApiVersions request in a version that we don't know."""
-    listed = _listing({api.key: api.versions for api in apis})
+    listed = _listed({api.key: api.versions for api in apis})
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=listed)
 
 
-def _listing(versions: dict[ApiKey, tuple[int, int]]) -> list[ApiVersion]:
+def _listed(versions: dict[ApiKey, tuple[int, int]]) -> list[ApiVersion]:
     return [
         ApiVersion(api_key=key, min_version=lowest, max_version=highest)
         for key, (lowest, highest) in sorted(versions.items())

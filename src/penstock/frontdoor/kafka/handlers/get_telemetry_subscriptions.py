@@ -9,7 +9,9 @@ Kafka serves this API only with a receiver of metrics plugged in; here the broke
 The rules were read from `ClientMetricsManager` of Kafka 4.3.1. The tests ask a Kafka with a
 receiver the same, but for what takes time: intervals that pass, and clients that fall silent.
 
-Deviations: the metrics are told in the order of their names, where Kafka's have none.
+Deviations: the metrics are listed in the order of their names, where Kafka's have none. ApiVersions
+lists this API only while there is a subscription, so a client that connected before the first one
+was made takes part once it has connected again.
 """
 
 from penstock.broker.client_metrics import MetricsClient
