@@ -43,13 +43,13 @@ from penstock.replication.replica_parts import ReplicaParts
 from penstock.replication.throttle import NodeThrottle
 from penstock.replication.write_side import WriteSide
 from penstock.storage.data_directory import DataDirectory
-from penstock.storage.file_system import FileSystem
+from penstock.storage.file_system import FileSystem, WholeDisk
 from penstock.storage.hard_states import HardStates, StoredHardState
 from penstock.storage.log import NO_DOUBT, Log, LogBase
 from penstock.storage.open_files import OpenFiles
 
 # Partitions that one worker job makes or opens before it reports back.
-PARTITIONS_PER_JOB = 32
+PARTITIONS_PER_JOB = 256
 
 Opened = OpenedLog | StorageDamaged | OSError
 Founders = Mapping[int, Sequence[ReplicaId]]
@@ -263,11 +263,10 @@ class ReplicaStore:
     async def _in_jobs(self, places: Sequence[_Place]) -> list[Opened]:
         loop = asyncio.get_running_loop()
 
-        def run(some: Sequence[_Place]) -> list[Opened]:
-            return self._lasting(some, [self._make_or_open_one(place) for place in some])
-
         jobs = [
-            loop.run_in_executor(self._makers, run, places[start : start + PARTITIONS_PER_JOB])
+            loop.run_in_executor(
+                self._makers, self._make_or_open_some, places[start : start + PARTITIONS_PER_JOB]
+            )
             for start in range(0, len(places), PARTITIONS_PER_JOB)
         ]
         return [outcome for outcomes in await asyncio.gather(*jobs) for outcome in outcomes]
@@ -281,6 +280,17 @@ class ReplicaStore:
         await asyncio.get_running_loop().run_in_executor(self._executor, close)
 
     # In worker threads
+
+    def _make_or_open_some(self, places: Sequence[_Place]) -> list[Opened]:
+        disk = self._file_system.whole_disk(self._directory.path, len(places))
+        try:
+            made = self._make_at_once(places, disk)
+            outcomes = [made.get(place.key) or self._make_or_open_one(place) for place in places]
+            outcomes = _with_synced_tails(outcomes, disk)
+        finally:
+            if disk is not None:
+                disk.close()
+        return self._lasting(places, outcomes)
 
     def _lasting(self, places: Sequence[_Place], outcomes: list[Opened]) -> list[Opened]:
         """Before groups become known here: once they are, a log that is missing is damage."""
@@ -297,6 +307,29 @@ class ReplicaStore:
             return [error] * len(outcomes)
         return outcomes
 
+    def _make_at_once(
+        self, places: Sequence[_Place], disk: WholeDisk | None
+    ) -> dict[PartitionId, OpenedLog]:
+        """Those that are surely new, with a few syncs for all; none of them if that fails."""
+        new = [place for place in places if disk is not None and self._is_new(place)]
+        try:
+            logs = self._create(new, disk=disk)
+        except (StorageDamaged, OSError):
+            # Each by itself will say what is wrong with it.
+            return {}
+        return {
+            place.key: self._opened(place, log, ProducerLedger())
+            for place, log in zip(new, logs, strict=True)
+        }
+
+    def _is_new(self, place: _Place) -> bool:
+        """Whether it was never here, for all that is known."""
+        return (
+            place.known is None
+            and not self._forgets(place)
+            and not Log.exists(place.path, file_system=self._file_system)
+        )
+
     def _make_or_open_one(self, place: _Place) -> Opened:
         try:
             if Log.exists(place.path, file_system=self._file_system):
@@ -309,6 +342,9 @@ class ReplicaStore:
                 log, ledger = self._make(place), ProducerLedger()
         except (StorageDamaged, OSError) as error:
             return error
+        return self._opened(place, log, ledger)
+
+    def _opened(self, place: _Place, log: Log, ledger: ProducerLedger) -> OpenedLog:
         hard_state = _hard_state(place.known)
         is_returning = self._is_returning(place)
         is_new = log.last_index == 0 and hard_state.term == 0 and not is_returning
@@ -325,25 +361,42 @@ class ReplicaStore:
         is_marked = self._file_system.exists(place.path / RETURNING)
         return is_marked or (place.known is not None and place.known.is_gone)
 
+    def _forgets(self, place: _Place) -> bool:
+        """Where terms and votes were lost, nobody knows whether the replica was here before; surely
+        not if it is among the founders under the id that it has now."""
+        return bool(self._parts.former) and self._own not in place.founders
+
     def _make(self, place: _Place) -> Log:
         founders = frozenset(place.founders)
-        # Where terms and votes were lost, nobody knows whether the replica was here before; surely
-        # not if it is among the founders under the id that it has now.
-        forgets = bool(self._parts.former) and self._own not in founders
-        if place.known is not None or forgets:
+        if place.known is not None or self._forgets(place):
             # One that comes back must not take itself for what it was when the group was founded,
             # nor for what the first entries say that it was once.
             founders = frozenset()
             self._file_system.make_directory(place.path)
             self._file_system.write_atomically(place.path / RETURNING, b"")
+        (log,) = self._create([place], founders)
+        return log
+
+    def _create(
+        self,
+        places: Sequence[_Place],
+        founders: frozenset[ReplicaId] | None = None,
+        disk: WholeDisk | None = None,
+    ) -> list[Log]:
+        """Each with the founders of its place, or with these."""
+        if not places:
+            return []
+        wanted = [
+            (place.path, _base(frozenset(place.founders) if founders is None else founders))
+            for place in places
+        ]
         return Log.create(
-            place.path,
-            config=place.config,
+            wanted,
+            config=places[0].config,
             file_system=self._file_system,
             open_files=self._open_files,
             clock=self._clock,
-            base=LogBase(membership=encode_membership(Membership(founders))),
-            syncs_parents=False,
+            disk=disk,
         )
 
     def _open(self, place: _Place) -> tuple[Log, ProducerLedger]:
@@ -363,6 +416,7 @@ class ReplicaStore:
             clock=self._clock,
             on_batch=on_batch,
             is_shared=lambda membership: self._is_shared(place, membership),
+            syncs_tail=False,
         )
         if log.doubt != NO_DOUBT:
             # A state that was built from what is missing would look right again once the log has
@@ -397,6 +451,21 @@ def _waiting() -> tuple[asyncio.Future[None], Callable[[Exception | None], None]
             done.set_exception(error)
 
     return done, settle
+
+
+def _base(founders: frozenset[ReplicaId]) -> LogBase:
+    return LogBase(membership=encode_membership(Membership(founders)))
+
+
+def _with_synced_tails(outcomes: list[Opened], disk: WholeDisk | None) -> list[Opened]:
+    """None of the logs is used before what it recovered is on disk for good."""
+    opened = [each for each in outcomes if isinstance(each, OpenedLog)]
+    errors = Log.sync_tails([each.log for each in opened], disk)
+    failed = {id(each): error for each, error in zip(opened, errors, strict=True) if error}
+    for each in opened:
+        if id(each) in failed:
+            each.log.close()
+    return [failed.get(id(each), each) for each in outcomes]
 
 
 def _hard_state(known: StoredHardState | None) -> HardState:

@@ -7,6 +7,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -18,6 +19,11 @@ TEMPORARY_SUFFIX = ".tmp"
 # The kernel takes at most this many buffers in one vectored write (IOV_MAX).
 _VECTORS_MAX = 1024
 _COPY_BYTES = 1 << 20
+# From this many files on, one sync of a whole file system is cheaper than one for each, although it
+# waits for what other processes wrote there.
+FILES_FOR_ONE_SYNC = 16
+# The first Linux whose sync of a whole file system says that something could not be written.
+_FIRST_LINUX_WITH_SYNC_ERRORS = (5, 8)
 
 
 class SyncFailed(OSError):
@@ -62,6 +68,18 @@ class Content(Protocol):
     def sync(self) -> None: ...
 
 
+class WholeDisk(Protocol):
+    """All files and names in one file system."""
+
+    def sync(self) -> None:
+        """Returns once everything is on disk that was written since it was opened, by any process.
+
+        If it fails, nothing is known of any file: each has to be written again and synced."""
+        ...
+
+    def close(self) -> None: ...
+
+
 class Lock(Protocol):
     def release(self) -> None: ...
 
@@ -97,6 +115,12 @@ class FileSystem(Protocol):
         """Returns once the names in the directory are on disk."""
         ...
 
+    def whole_disk(self, path: Path, files: int) -> WholeDisk | None:
+        """The file system that holds this directory, to be opened before what it should sync is
+        written. None where that is not worth it for so few files, not possible, or where a failure
+        would go unnoticed."""
+        ...
+
     def read(self, path: Path) -> bytes: ...
 
     def write_atomically(self, path: Path, data: Bytes) -> None:
@@ -129,9 +153,13 @@ def write_again(file: Content, start: int, end: int) -> None:
     After a sync that failed, the kernel takes what it could not write for written: readers see it
     until the power goes, and no later sync writes it.
     """
+    rewrite(file, start, end)
+    file.sync()
+
+
+def rewrite(file: Content, start: int, end: int) -> None:
     for position in range(start, end, _COPY_BYTES):
         file.pwritev([file.pread(min(_COPY_BYTES, end - position), position)], position)
-    file.sync()
 
 
 def _write_new(file_system: FileSystem, path: Path, data: Bytes) -> None:
@@ -212,6 +240,33 @@ class RealFile:
         os.close(self._descriptor)
 
 
+class RealWholeDisk:
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+
+    def sync(self) -> None:
+        # Imported here because few starts have so much to sync.
+        import ctypes
+
+        library = ctypes.CDLL(None, use_errno=True)
+        if library.syncfs(self._descriptor) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+def can_sync_whole_disks(release: str) -> bool:
+    """Whether this release of the kernel can, and says so when it fails."""
+    if not sys.platform.startswith("linux"):
+        return False
+    numbers = release.split("-")[0].split(".")[:2]
+    return tuple(int(each) for each in numbers) >= _FIRST_LINUX_WITH_SYNC_ERRORS
+
+
 class RealLock:
     """Held through a descriptor, so that the kernel lets go of it when the process dies."""
 
@@ -286,6 +341,10 @@ class RealFileSystem:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def whole_disk(self, path: Path, files: int) -> RealWholeDisk | None:
+        is_worth_it = files >= FILES_FOR_ONE_SYNC and can_sync_whole_disks(os.uname().release)
+        return RealWholeDisk(path) if is_worth_it else None
 
     def read(self, path: Path) -> bytes:
         return path.read_bytes()

@@ -19,13 +19,14 @@ from penstock.model.ids import LogIndex, Offset, Term
 from penstock.model.topic_config import TopicConfig
 from penstock.records.batch import BatchHeader
 from penstock.records.own_entries import build_gaps
+from penstock.storage import recovery
 from penstock.storage.appender import Appender
 from penstock.storage.checkpoint import NO_DOUBT as NO_DOUBT
-from penstock.storage.checkpoint import Checkpoint
 from penstock.storage.checkpoint import Doubt as Doubt
 from penstock.storage.checkpointer import Checkpointer
+from penstock.storage.creation import create_logs
 from penstock.storage.epochs import end_offset_for
-from penstock.storage.file_system import Bytes, FileSystem, SyncFailed
+from penstock.storage.file_system import Bytes, FileSystem, SyncFailed, WholeDisk
 from penstock.storage.layout import CHECKPOINT
 from penstock.storage.log_entries import LogEntry as LogEntry
 from penstock.storage.log_entries import entry_start, read_entries
@@ -36,11 +37,6 @@ from penstock.storage.own_table import EntriesGone as EntriesGone
 from penstock.storage.own_table import LogBase as LogBase
 from penstock.storage.own_table import OwnEntry as OwnEntry
 from penstock.storage.own_table import OwnTable
-from penstock.storage.recovery import (
-    check_unused,
-    recover,
-    remove_deleted_marks,
-)
 from penstock.storage.retention import expired
 from penstock.storage.scrub import Scrubbed as Scrubbed
 from penstock.storage.scrub import scrub
@@ -85,36 +81,25 @@ class Log:
     @classmethod
     def create(
         cls,
-        directory: Path,
+        wanted: Sequence[tuple[Path, LogBase]],
         *,
         config: TopicConfig,
         file_system: FileSystem,
         open_files: OpenFiles,
         clock: Clock,
-        base: LogBase = NEW_LOG,
-        syncs_parents: bool = True,
-    ) -> "Log":
-        """An empty log; its directory and checkpoint are on disk when this returns.
-
-        Whoever makes many may sync the directories above them once, before any of them counts.
-        """
-        parents = file_system.make_directory(directory)
-        if not parents:
-            check_unused(directory, file_system)
-        state = LogState(
-            directory,
+        disk: WholeDisk | None = None,
+    ) -> list["Log"]:
+        """Empty logs in these directories, on disk when this returns; with a disk they share its
+        syncs. The directories above must be synced before any of the logs counts."""
+        states = create_logs(
+            wanted,
             config=config,
             file_system=file_system,
             open_files=open_files,
             clock=clock,
-            checkpoint=Checkpoint(start_offset=base.offset, state_offset=base.offset, base=base),
+            disk=disk,
         )
-        file_system.write_atomically(directory / CHECKPOINT, state.to_checkpoint().encode())
-        if syncs_parents:
-            # It may have been made, but not synced, by an attempt that a crash cut short.
-            for parent in parents or directory.parents[:2]:
-                file_system.sync_directory(parent)
-        return cls(state)
+        return [cls(state) for state in states]
 
     @classmethod
     def open(
@@ -127,14 +112,16 @@ class Log:
         clock: Clock,
         on_batch: Callable[[BatchHeader], None],
         is_shared: Callable[[bytes], bool] = lambda _: False,
+        syncs_tail: bool = True,
     ) -> "Log":
         """The log as it was; `on_batch` sees every batch from the checkpoint's state on.
 
+        One who opens many may sync their tails in one go, before any of them is used.
         A torn end is cut off; damage raises StorageDamaged with its file and position, unless it
         lies behind the flush mark and others can fill in what is cut: `is_shared` says so of the
         newest membership (encoded). Then `doubt` says what is missing.
         """
-        state, has_deleted_marks = recover(
+        state, has_deleted_marks = recovery.recover(
             directory,
             config=config,
             file_system=file_system,
@@ -144,10 +131,17 @@ class Log:
             is_shared=is_shared,
         )
         log = cls(state)
+        if syncs_tail or has_deleted_marks:
+            recovery.sync_tail(state)
         if has_deleted_marks:
             log._checkpointer.save()
-            remove_deleted_marks(directory, file_system)
+            recovery.remove_deleted_marks(directory, file_system)
         return log
+
+    @staticmethod
+    def sync_tails(logs: Sequence["Log"], disk: WholeDisk | None) -> list[OSError | None]:
+        """Those of logs that were opened without; None for each log that may be used now."""
+        return recovery.sync_tails([log._state for log in logs], disk)
 
     # What the log is
 
@@ -589,9 +583,7 @@ class Log:
         """Removes the log from disk; bytes that are on their way to readers still arrive."""
         state = self._state
         with state.lock:
-            self._appender.close()
-            for segment in state.segments:
-                segment.retire()
+            self.close()
             # Its topic may have been removed as a whole before.
             if state.file_system.exists(state.directory):
                 state.file_system.remove_tree(state.directory)

@@ -69,6 +69,7 @@ class LogState:
         "unfinished_swap",
         "unsaved_batches",
         "unsaved_bytes",
+        "unsynced_tail",
     )
 
     def __init__(
@@ -89,6 +90,8 @@ class LogState:
         self.lock = RLock()
         # Counts the steps of cuts: who reads beside one may see what makes no sense.
         self.cuts = 0
+        # What a start found behind the flush mark and has not synced yet: segments and positions.
+        self.unsynced_tail: list[tuple[Segment, int]] = []
         self.restore(checkpoint)
 
     def restore(self, checkpoint: Checkpoint) -> None:

@@ -7,6 +7,7 @@ others hold copies, it is cut off too and the log is in doubt until they have fi
 only copy is cut if nothing valid follows, and stops for its operator if something does.
 """
 
+import contextlib
 import errno
 import logging
 from collections.abc import Callable, Sequence
@@ -21,7 +22,13 @@ from penstock.storage.batch_reader import BadBatch, read_batches
 from penstock.storage.batch_search import find_valid_batch
 from penstock.storage.checkpoint import Checkpoint, read_checkpoint
 from penstock.storage.continuity import misfit
-from penstock.storage.file_system import TEMPORARY_SUFFIX, FileSystem, write_again
+from penstock.storage.file_system import (
+    TEMPORARY_SUFFIX,
+    FileSystem,
+    WholeDisk,
+    rewrite,
+    write_again,
+)
 from penstock.storage.layout import (
     CHECKPOINT,
     CLEANED_SUFFIX,
@@ -59,7 +66,8 @@ def recover(
     on_batch: OnBatch,
     is_shared: IsShared,
 ) -> tuple[LogState, bool]:
-    """The log as it may be used, and whether it has marks of deleted segments.
+    """The log as it may be used once its tail is synced, and whether it has marks of deleted
+    segments.
 
     Raises StorageDamaged, naming file and position, if it may not be used.
     """
@@ -81,6 +89,46 @@ def recover(
     younger = [base for base in found if base > _last_base(checkpoint)]
     _Recovery(state, checkpoint, on_batch, is_shared).run(younger)
     return state, bool(deleted)
+
+
+def sync_tail(state: LogState) -> None:
+    """What is served from now on must not be lost by the next crash.
+
+    The file may be one that a process made and was killed before it had synced its name.
+    """
+    if state.unsynced_tail:
+        for segment, mark in state.unsynced_tail:
+            write_again(segment.file, mark, segment.size)
+        state.file_system.sync_directory(state.directory)
+        state.unsynced_tail.clear()
+
+
+def sync_tails(states: Sequence[LogState], disk: WholeDisk | None) -> list[OSError | None]:
+    """Those of many logs, with one sync for all where there is a disk, which must have been opened
+    before they were; says of each log whether it failed."""
+    unsynced = [state for state in states if state.unsynced_tail]
+    if disk is not None and unsynced:
+        # If it fails, each is written once more below.
+        with contextlib.suppress(OSError):
+            _sync_at_once(unsynced, disk)
+    return [_failure(state) for state in states]
+
+
+def _sync_at_once(states: Sequence[LogState], disk: WholeDisk) -> None:
+    for state in states:
+        for segment, mark in state.unsynced_tail:
+            rewrite(segment.file, mark, segment.size)
+    disk.sync()
+    for state in states:
+        state.unsynced_tail.clear()
+
+
+def _failure(state: LogState) -> OSError | None:
+    try:
+        sync_tail(state)
+    except OSError as error:
+        return error
+    return None
 
 
 def _finished(directory: Path, file_system: FileSystem) -> list[str]:
@@ -144,15 +192,6 @@ def _remove_leftovers(
 def remove_deleted_marks(directory: Path, file_system: FileSystem) -> None:
     for base in base_offsets(file_system.names(directory), _DELETED_SEGMENT):
         file_system.remove(segment_path(directory, base, _DELETED_SEGMENT))
-
-
-def check_unused(directory: Path, file_system: FileSystem) -> None:
-    """Where a new log is to be made there may be leftovers of a half-made one, but no segment."""
-    names = file_system.names(directory)
-    bases = base_offsets(names)
-    if bases:
-        path = segment_path(directory, bases[0])
-        raise StorageDamaged(str(path), 0, "the segment's checkpoint is missing")
 
 
 def _check_listed(
@@ -272,10 +311,7 @@ class _Recovery:
         except BadBatch as bad:
             is_whole = False
             self._cut(segment, bad, end, later)
-        # What is served from now on must not be lost by the next crash. The file may be one that a
-        # process made and was killed before it had synced its name.
-        write_again(segment.file, mark, segment.size)
-        self._state.file_system.sync_directory(self._state.directory)
+        self._state.unsynced_tail.append((segment, mark))
         return is_whole
 
     def _take(

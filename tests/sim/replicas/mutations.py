@@ -3,7 +3,8 @@
 The docstring of each says which rule it breaks.
 """
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -29,9 +30,10 @@ from penstock.replication.writer import Writer
 from penstock.storage import file_system, hard_states, recovery
 from penstock.storage.appender import Appender
 from penstock.storage.checkpointer import Checkpointer
-from penstock.storage.file_system import Bytes, Content, FileSystem
+from penstock.storage.file_system import Bytes, Content, FileSystem, WholeDisk
 from penstock.storage.hard_states import HardStates
 from penstock.storage.log import NO_DOUBT, Doubt, Log
+from penstock.storage.log_state import LogState
 from penstock.storage.recovery import _Recovery
 from penstock.storage.segment import Segment
 from penstock.storage.segment_cleaner import SegmentCleaner
@@ -148,6 +150,20 @@ def tail_not_synced(_file: Content, _start: int, _end: int) -> None:
 def tail_not_written_again(file: Content, _start: int, _end: int) -> None:
     """A sync that failed has lost what readers still see, and the next one does not write it."""
     file.sync()
+
+
+@mutation("tails that are synced together are not written again", (recovery, "rewrite"))
+def tails_not_rewritten(_file: Content, _start: int, _end: int) -> None:
+    """As for one tail alone."""
+
+
+@mutation("tails count as synced although the disk refused", (recovery, "_sync_at_once"))
+def refused_sync_counts(states: Sequence[LogState], disk: WholeDisk) -> None:
+    """Each log is synced by itself then, or stays out."""
+    with contextlib.suppress(OSError):
+        disk.sync()
+    for state in states:
+        state.unsynced_tail.clear()
 
 
 @mutation("votes that a start found are not synced", (hard_states, "write_again"))

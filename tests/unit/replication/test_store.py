@@ -17,7 +17,7 @@ from penstock.storage.data_directory import DataDirectory
 from penstock.storage.hard_states import HardStates
 from penstock.storage.open_files import OpenFiles
 from tests.unit.replication.rig import SETTINGS, TOPIC, TOPIC_ID, Alone, TestClock
-from tests.unit.storage.fault_file_system import FaultFileSystem
+from tests.unit.storage.fault_file_system import FaultFileSystem, FaultWholeDisk
 
 PARTITION = TopicPartition(TOPIC, PartitionIndex(0))
 CONFIG = TopicConfig()
@@ -129,6 +129,46 @@ def test_many_partitions_share_the_sync_of_their_topic_and_are_there_after_a_pow
                 found = Node(disk.after_power_loss(seed), executor)
                 again = await found.store.open(places, TOPIC_ID, CONFIG, founders)
                 assert [replica.stopped_because for replica in again] == [None] * count
+                for replica in again:
+                    await replica.close()
+            for replica in made:
+                await replica.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("refusals", [0, 1, 2])
+def test_partitions_that_are_made_together_are_there_after_a_power_loss(
+    monkeypatch: pytest.MonkeyPatch, refusals: int
+) -> None:
+    """Also if the disk as a whole refuses to be synced before they have names, or after."""
+    syncs = 0
+    sync_everything = FaultFileSystem.sync_everything
+
+    def sync(disk: FaultFileSystem) -> None:
+        nonlocal syncs
+        syncs += 1
+        if syncs == refusals:
+            raise OSError(5, "Input/output error")
+        sync_everything(disk)
+
+    monkeypatch.setattr(FaultFileSystem, "sync_everything", sync)
+    monkeypatch.setattr(
+        FaultFileSystem, "whole_disk", lambda disk, path, files: FaultWholeDisk(disk)
+    )
+
+    async def scenario() -> None:
+        with ThreadPoolExecutor(1) as executor:
+            disk = FaultFileSystem()
+            node = Node(disk, executor)
+            places = [TopicPartition(TOPIC, PartitionIndex(index)) for index in range(3)]
+            founders = {index: [node.own] for index in range(3)}
+            made = await node.store.create(places, TOPIC_ID, CONFIG, founders)
+            assert syncs >= max(1, refusals)
+            for seed in range(10):
+                found = Node(disk.after_power_loss(seed), executor)
+                again = await found.store.open(places, TOPIC_ID, CONFIG, founders)
+                assert [replica.stopped_because for replica in again] == [None] * 3
                 for replica in again:
                     await replica.close()
             for replica in made:

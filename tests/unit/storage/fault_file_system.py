@@ -214,6 +214,17 @@ class FaultLock:
         self._disk.locks.discard(self._path)
 
 
+class FaultWholeDisk:
+    def __init__(self, disk: "FaultFileSystem") -> None:
+        self._disk = disk
+
+    def sync(self) -> None:
+        self._disk.sync_everything()
+
+    def close(self) -> None:
+        pass
+
+
 class FaultFileSystem:
     """`steps_left` counts the changes until the power is lost; None never loses it."""
 
@@ -427,6 +438,22 @@ class FaultFileSystem:
         self.fail_if("sync directory")
         for change in self._pending.pop(str(path), ()):
             change(self._durable)
+
+    def whole_disk(self, path: Path, files: int) -> "FaultWholeDisk | None":
+        """As if by chance, so that both ways are tried, also with few files."""
+        return FaultWholeDisk(self) if self.steps % 2 else None
+
+    def sync_everything(self) -> None:
+        """If it fails, what is lost of a file is known to the next sync of that file."""
+        self.act()
+        self.fail_if("sync")
+        self.fail_if("sync directory")
+        for inode in self._entries.values():
+            if inode is not None:
+                inode.sync()
+        for directory in list(self._pending):
+            for change in self._pending.pop(directory):
+                change(self._durable)
 
     def read(self, path: Path) -> bytes:
         self.before_read()

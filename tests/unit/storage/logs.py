@@ -61,7 +61,11 @@ class Bench:
         }
 
     def create(self, base: LogBase = BASE) -> Log:
-        return Log.create(self.directory, base=base, **self.parts())
+        for parent in self.disk.make_directory(self.directory.parent):
+            self.disk.sync_directory(parent)
+        (log,) = Log.create([(self.directory, base)], **self.parts())
+        self.disk.sync_directory(self.directory.parent)
+        return log
 
     def open(
         self,

@@ -2,11 +2,16 @@
 
 import errno
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
-from penstock.storage.file_system import RealFileSystem
+from penstock.storage.file_system import (
+    FILES_FOR_ONE_SYNC,
+    RealFileSystem,
+    can_sync_whole_disks,
+)
 
 DISK = RealFileSystem()
 
@@ -157,3 +162,37 @@ def test_locks_exclude(tmp_path: Path) -> None:
 
 def test_disk_free(tmp_path: Path) -> None:
     assert DISK.disk_free(tmp_path) > 0
+
+
+def test_the_whole_disk_is_synced_only_for_many_files(tmp_path: Path) -> None:
+    assert DISK.whole_disk(tmp_path, FILES_FOR_ONE_SYNC - 1) is None
+    disk = DISK.whole_disk(tmp_path, FILES_FOR_ONE_SYNC)
+    assert disk is not None
+    DISK.create(tmp_path / "f").close()
+    disk.sync()
+    disk.close()
+
+
+def test_a_sync_of_the_whole_disk_that_fails_says_so(tmp_path: Path) -> None:
+    disk = DISK.whole_disk(tmp_path, FILES_FOR_ONE_SYNC)
+    assert disk is not None
+    disk.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        disk.sync()
+
+
+@pytest.mark.parametrize(
+    ("system", "release", "can"),
+    [
+        ("linux", "5.8.0", True),
+        ("linux", "5.7.19-generic", False),
+        ("linux", "4.18.0-553.el8_10.x86_64", False),
+        ("linux", "6.12-rc1", True),
+        ("darwin", "24.0.0", False),
+    ],
+)
+def test_whole_disks_are_synced_where_the_kernel_tells_of_failures(
+    monkeypatch: pytest.MonkeyPatch, system: str, release: str, can: bool
+) -> None:
+    monkeypatch.setattr(sys, "platform", system)
+    assert can_sync_whole_disks(release) is can

@@ -1,5 +1,6 @@
 """Recovery: a torn end is cut off, damage is named, and lost indexes come back."""
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -10,13 +11,14 @@ from penstock.model.topic_config import TopicConfig
 from penstock.records.batch import HEADER_SIZE, parse_header
 from penstock.records.own_entries import OwnKind
 from penstock.storage.log import NO_DOUBT, Log
-from tests.unit.storage.fault_file_system import FaultFileSystem
+from tests.unit.storage.fault_file_system import FaultFileSystem, FaultWholeDisk
 from tests.unit.storage.logs import (
     Bench,
     batch,
     checkpoint,
     fill,
     headers,
+    ignore_batch,
     offsets,
     own,
     read_all,
@@ -391,3 +393,64 @@ def test_recovered_batches_are_synced_before_they_are_served() -> None:
     assert Bench(after_kill).open().end_offset == 26
     for seed in range(5):
         assert Bench(after_kill.after_power_loss(seed)).open().end_offset == 26
+
+
+class TogetherCase:
+    """Two logs on one disk whose tails a former process wrote, and whose sync failed."""
+
+    def __init__(self) -> None:
+        self.disk = FaultFileSystem()
+        self.benches = [
+            Bench(self.disk, directory=Path("/data/topics/t") / str(number)) for number in range(2)
+        ]
+        for bench in self.benches:
+            log = bench.create()
+            fill(log, 2)
+            log.append([batch(2, record(b"lost"))])
+            self.disk.failing.add("sync")
+            with pytest.raises(OSError, match="Input/output"):
+                log.sync()
+            self.disk.failing.clear()
+            log.close()
+
+    def open(self) -> list[Log]:
+        return [
+            Log.open(bench.directory, on_batch=ignore_batch, syncs_tail=False, **bench.parts())
+            for bench in self.benches
+        ]
+
+    def ends_after_power_loss(self) -> set[int]:
+        return {
+            int(
+                Bench(self.disk.after_power_loss(seed), directory=bench.directory).open().end_offset
+            )
+            for bench in self.benches
+            for seed in range(10)
+        }
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_tails_that_are_synced_together_are_there_after_a_power_loss(together: bool) -> None:
+    case = TogetherCase()
+    logs = case.open()
+    disk = FaultWholeDisk(case.disk) if together else None
+    assert Log.sync_tails(logs, disk) == [None, None]
+    assert case.ends_after_power_loss() == {3}
+
+
+def test_tails_are_synced_one_by_one_if_the_whole_disk_refuses() -> None:
+    class Refusing(FaultWholeDisk):
+        def sync(self) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+    case = TogetherCase()
+    assert Log.sync_tails(case.open(), Refusing(case.disk)) == [None, None]
+    assert case.ends_after_power_loss() == {3}
+
+
+def test_a_tail_that_cant_be_synced_is_reported_for_its_log() -> None:
+    case = TogetherCase()
+    logs = case.open()
+    case.disk.failing.add("sync")
+    for error in Log.sync_tails(logs, FaultWholeDisk(case.disk)):
+        assert isinstance(error, OSError)
