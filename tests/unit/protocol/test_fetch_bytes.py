@@ -1,7 +1,9 @@
 """Proves that fetches as bytes say what they would say as messages."""
 
 from copy import deepcopy
+from itertools import groupby
 from random import Random
+from typing import NamedTuple
 from uuid import UUID
 
 import pytest
@@ -90,6 +92,7 @@ def test_views_of_memory_are_joined_too() -> None:
 
 VERSIONS = range(19)
 TOPICS = {"a": 3, "a-long-name-that-needs-more": 1, "b" * 200: 200}
+NAMES = {UUID(int=number + 1): name for number, name in enumerate(TOPICS)}
 
 
 def request() -> FetchRequest:
@@ -119,34 +122,70 @@ def places(asked: FetchRequest) -> list[FetchPartition]:
     return [partition for topic in asked.topics for partition in topic.partitions]
 
 
+@pytest.mark.parametrize("turns", [False, True])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_next_request_is_told_by_what_differs(version: int) -> None:
+def test_the_next_request_is_known_by_what_differs(version: int, turns: bool) -> None:
     random = Random(version)
     asked = request()
     last = remembered(asked, version)
     assert last.is_regular
+    numbers = {place.key: number for number, place in enumerate(named(asked))}
     for _ in range(20):
-        moved = sorted(random.sample(range(sum(TOPICS.values())), random.choice((0, 1, 1, 5, 204))))
-        for number in moved:
-            place = places(asked)[number]
+        moved = random.sample(named(asked), random.choice((0, 1, 1, 5, 204)))
+        for _, _, place in moved:
             place.fetch_offset += random.randint(1, 1 << 40)
             place.partition_max_bytes = random.randint(1, 1 << 30)
             place.current_leader_epoch = random.randint(0, 9)
         asked.max_wait_ms = random.randint(0, 1000)
-        body = encode(asked, version)
-        assert last.advance(version, body) == moved
+        if turns:
+            asked = turned(asked, random)
         read = as_read(asked, version)
-        for number, place in enumerate(places(read)):
-            position = last.at(number)
-            assert position is not None
-            assert position == (
-                place.partition,
-                place.current_leader_epoch,
-                place.fetch_offset,
-                place.last_fetched_epoch,
-                place.partition_max_bytes,
+        expected = {
+            numbers[place.key]: (
+                place.partition.partition,
+                place.partition.current_leader_epoch,
+                place.partition.fetch_offset,
+                place.partition.last_fetched_epoch,
+                place.partition.partition_max_bytes,
             )
+            for place, original in zip(named(read), named(asked), strict=True)
+            if original in moved
+        }
+        assert last.advance(version, encode(asked, version)) == expected
         assert last.request.max_wait_ms == read.max_wait_ms
+
+
+class Named(NamedTuple):
+    topic: str
+    topic_id: UUID
+    partition: FetchPartition
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What is the same in all versions: some have names, some have ids."""
+        return self.topic or NAMES[self.topic_id], self.partition.partition
+
+
+def named(asked: FetchRequest) -> list[Named]:
+    return [
+        Named(topic.topic, topic.topic_id, partition)
+        for topic in asked.topics
+        for partition in topic.partitions
+    ]
+
+
+def turned(asked: FetchRequest, random: Random) -> FetchRequest:
+    """The same as librdkafka would ask next: from another partition on, and round."""
+    places = named(asked)
+    first = random.randrange(len(places))
+    other = deepcopy(asked)
+    other.topics = [
+        FetchTopic(topic=name, topic_id=topic_id, partitions=[each.partition for each in group])
+        for (name, topic_id), group in groupby(
+            [*places[first:], *places[:first]], lambda each: (each.topic, each.topic_id)
+        )
+    ]
+    return other
 
 
 def changes(asked: FetchRequest, version: int) -> list[FetchRequest]:
@@ -162,7 +201,7 @@ def changes(asked: FetchRequest, version: int) -> list[FetchRequest]:
     del another().topics[0]
     del another().topics[2].partitions[0]
     places(another())[0].partition = 77
-    another().topics.reverse()
+    places(another())[5].partition = 7
     if version >= 4:
         another().isolation_level = 1
     if version >= 7:
@@ -186,9 +225,22 @@ def test_a_request_that_differs_in_more_than_positions_is_another_one(version: i
         different = encode(other, version)
         if different != body:
             assert last.advance(version, different) is None
-        assert last.advance(version, body) == []
+        assert last.advance(version, body) == {}
     assert last.advance(version + 1, body) is None
-    assert last.advance(version, body[:-1]) is None
+    for size in range(len(body)):
+        assert last.advance(version, body[:size]) is None
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_any_bytes_are_refused_or_understood(version: int) -> None:
+    random = Random(version)
+    body = encode(request(), version)
+    last = remembered(request(), version)
+    for _ in range(300):
+        spoilt = bytearray(body)
+        for _ in range(random.randint(1, 4)):
+            spoilt[random.randrange(len(spoilt))] = random.choice((0, 1, 0x7F, 0x80, 0xFF))
+        last.advance(version, bytes(spoilt))
 
 
 @pytest.mark.parametrize("version", [17, 18])

@@ -8,10 +8,11 @@ answer only the parts for partitions with news.
 from collections.abc import Iterable
 from itertools import pairwise
 from struct import Struct
+from struct import error as StructError  # noqa: N812
 from typing import Final, NamedTuple
 
 from penstock.model.file_ranges import FileRange
-from penstock.protocol.kafka.codec import encode, encode_pieces
+from penstock.protocol.kafka.codec import DecodeError, encode, encode_pieces
 from penstock.protocol.kafka.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -20,13 +21,17 @@ from penstock.protocol.kafka.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from penstock.protocol.kafka.primitives import varint
+from penstock.protocol.kafka.primitives import read_varint, varint
 
 _FIRST_FLEXIBLE: Final = 12
 _FIRST_BY_ID: Final = 13
 _UUID_SIZE: Final = 16
+_COUNT_SIZE: Final = 4
+_LENGTH_SIZE: Final = 2
 _pack_count = Struct(">i").pack
+_unpack_count = Struct(">i").unpack_from
 _pack_length = Struct(">h").pack
+_unpack_length = Struct(">h").unpack_from
 
 
 class Position(NamedTuple):
@@ -40,12 +45,14 @@ class Position(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """How a version lays out the begin of a request and its partitions, which have one size."""
+    """How a version lays out the start of a request and its partitions, which have one size."""
 
     head: Struct
     head_fields: tuple[str, ...]
     partition: Struct
     partition_fields: tuple[str, ...]
+    # Cuts partitions that lie one behind the other into the bytes of each.
+    cut: Struct
 
 
 def _form(version: int) -> _Form:
@@ -68,106 +75,149 @@ def _form(version: int) -> _Form:
         # How many tagged fields follow.
         ("B", "tags", version >= _FIRST_FLEXIBLE),
     ]
+    layout = Struct(">" + "".join(code for code, _, is_there in partition if is_there))
     return _Form(
         Struct(">" + "".join(code for code, _, is_there in head if is_there)),
         tuple(name for _, name, is_there in head if is_there),
-        Struct(">" + "".join(code for code, _, is_there in partition if is_there)),
+        layout,
         tuple(name for _, name, is_there in partition if is_there),
+        Struct(f"{layout.size}s"),
     )
 
 
 _FORMS: Final = {version: _form(version) for version in range(19)}
 
+# The bytes of each partition, alone in a tuple as `Struct` gives them.
+_Cuttings = set[tuple[bytes]]
+
+
+class _Cut(NamedTuple):
+    """A request in parts: its partitions by the bytes that name their topic, and what follows."""
+
+    topics: dict[bytes, _Cuttings]
+    partitions: int
+    rest: bytes
+
 
 class FetchBytes:
-    """One request as it came, and where in it its partitions are."""
+    """One request as it came. The next one may name the partitions in any order: librdkafka starts
+    with another one each time, so that all get their turn."""
 
-    __slots__ = ("_body", "_end", "_form", "_starts", "_version", "request")
+    __slots__ = ("_cut", "_form", "_numbers", "_version", "is_regular", "request")
 
     def __init__(self, request: FetchRequest, version: int, body: bytes) -> None:
         self.request = request
         self._version = version
         self._form = _FORMS[version]
-        self._body = body
-        self._starts, self._end = self._lay_out()
+        self._numbers = self._numbered()
+        self._cut = self._cut_up(body)
+        # Whether it is laid out as expected: with tagged fields, for one, it is not.
+        self.is_regular = self._cut is not None and self._is_as_read(self._cut)
 
-    def _lay_out(self) -> tuple[list[int], int]:
-        size = self._form.partition.size
-        position = self._form.head.size + len(self._count(len(self.request.topics)))
-        starts = []
-        for topic in self.request.topics:
-            position += self._topic_size(topic) + len(self._count(len(topic.partitions)))
-            for _ in topic.partitions:
-                starts.append(position)
-                position += size
-            position += self._version >= _FIRST_FLEXIBLE
-        return starts, position
+    def _numbered(self) -> dict[tuple[bytes, int], int]:
+        """The place of each partition in the request, by its topic and index."""
+        keys = [
+            (self._name(topic), each.partition)
+            for topic in self.request.topics
+            for each in topic.partitions
+        ]
+        return {key: number for number, key in enumerate(keys)}
 
-    def _topic_size(self, topic: FetchTopic) -> int:
+    def _name(self, topic: FetchTopic) -> bytes:
         if self._version >= _FIRST_BY_ID:
-            return _UUID_SIZE
-        length = len(topic.topic.encode())
-        return length + (2 if self._version < _FIRST_FLEXIBLE else len(varint(length + 1)))
+            return topic.topic_id.bytes
+        name = topic.topic.encode()
+        return string_length(len(name), self._version) + name
 
-    def _count(self, count: int) -> bytes:
-        return array_count(count, self._version)
+    def _is_as_read(self, cut: _Cut) -> bool:
+        found = [
+            (topic, self._position(each))
+            for topic, partitions in cut.topics.items()
+            for (each,) in partitions
+        ]
+        keys = {(topic, each.partition) for topic, each in found if each is not None}
+        return keys == self._numbers.keys() and len(keys) == cut.partitions
 
-    @property
-    def is_regular(self) -> bool:
-        """Whether it is laid out as expected: with tagged fields, for one, it is not."""
-        indexes = [each.partition for topic in self.request.topics for each in topic.partitions]
-        if self._end > len(self._body):
-            return False
-        found = [self.at(number) for number in range(len(self._starts))]
-        return [each.partition for each in found if each is not None] == indexes
+    def _cut_up(self, body: bytes) -> _Cut | None:
+        form, topics, total = self._form, dict[bytes, _Cuttings](), 0
+        has_tags = self._version >= _FIRST_FLEXIBLE
+        try:
+            count, position = self._count(body, form.head.size)
+            for _ in range(count):
+                name_end = self._name_end(body, position)
+                topic = body[position:name_end]
+                partitions, start = self._count(body, name_end)
+                if partitions < 0:
+                    return None
+                position = start + partitions * form.partition.size
+                cuttings = set(form.cut.iter_unpack(body[start:position]))
+                # A topic may be named twice, where the first partition is one from its middle.
+                topics[topic] = topics[topic] | cuttings if topic in topics else cuttings
+                total += partitions
+                if has_tags:
+                    if body[position]:
+                        return None
+                    position += 1
+        except (DecodeError, IndexError, StructError):
+            return None
+        return _Cut(topics, total, body[position:])
 
-    def at(self, number: int) -> Position | None:
-        """What the request says of one of its partitions."""
-        values = self._form.partition.unpack_from(self._body, self._starts[number])
+    def _count(self, body: bytes, position: int) -> tuple[int, int]:
+        if self._version >= _FIRST_FLEXIBLE:
+            count, position = read_varint(body, position)
+            return count - 1, position
+        return _unpack_count(body, position)[0], position + _COUNT_SIZE
+
+    def _name_end(self, body: bytes, position: int) -> int:
+        if self._version >= _FIRST_BY_ID:
+            return position + _UUID_SIZE
+        if self._version >= _FIRST_FLEXIBLE:
+            length, position = read_varint(body, position)
+            return position + length - 1
+        return position + _LENGTH_SIZE + int(_unpack_length(body, position)[0])
+
+    def _position(self, cutting: bytes) -> Position | None:
+        """What these bytes say; None if more follows."""
+        values = self._form.partition.unpack(cutting)
         known = dict(zip(self._form.partition_fields, values, strict=True))
         if known.pop("tags", 0):
             return None
         known.pop("log_start", None)
         return Position(**{"term": -1, "last_fetched_term": -1, **known})
 
-    def advance(self, version: int, body: bytes) -> list[int] | None:
-        """Becomes the next request of the same client; gives which partitions have another
-        position, or None, unchanged, if more than positions and limits differ."""
-        before = self._body
-        if version != self._version or len(body) != len(before):
+    def advance(self, version: int, body: bytes) -> dict[int, Position] | None:
+        """Becomes the next request of the same client; gives the partitions that have another
+        position, by their number, or None, unchanged, if more than positions and limits differ."""
+        last, cut = self._cut, self._cut_up(body) if version == self._version else None
+        if last is None or cut is None or cut.partitions != last.partitions or cut.rest != last.rest:
             return None
-        changed: list[int] = []
-        head, first = self._form.head.size, self._starts[0]
-        if before[head:first] != body[head:first] or before[self._end :] != body[self._end :]:
+        if cut.topics.keys() != last.topics.keys():
             return None
-        if not self._compare(body, 0, len(self._starts), changed) or not self._take_head(body):
+        changed: dict[int, Position] = {}
+        for topic, cuttings in cut.topics.items():
+            known = last.topics[topic]
+            moved = self._by_number(topic, cuttings - known)
+            gone = self._by_number(topic, known - cuttings)
+            if moved is None or gone is None or moved.keys() != gone.keys():
+                return None
+            changed |= moved
+        if not self._take_head(body):
             return None
-        self._body = body
+        self._cut = cut
         return changed
 
-    def _compare(self, body: bytes, first: int, end: int, changed: list[int]) -> bool:
-        """Notes which of some partitions differ; False if something else does."""
-        before = self._body
-        start = self._starts[first]
-        stop = self._starts[end] if end < len(self._starts) else self._end
-        if before[start:stop] == body[start:stop]:
-            return True
-        if end - first > 1:
-            middle = (first + end) // 2
-            return self._compare(body, first, middle, changed) and self._compare(
-                body, middle, end, changed
-            )
-        changed.append(first)
-        rest = start + self._form.partition.size
-        has_tags = self._version >= _FIRST_FLEXIBLE and body[rest - 1] != 0
-        same_partition = before[start : start + 4] == body[start : start + 4]
-        return same_partition and not has_tags and before[rest:stop] == body[rest:stop]
+    def _by_number(self, topic: bytes, cuttings: _Cuttings) -> dict[int, Position] | None:
+        found: dict[int, Position] = {}
+        for (cutting,) in cuttings:
+            position = self._position(cutting)
+            number = None if position is None else self._numbers.get((topic, position.partition))
+            if position is None or number is None or number in found:
+                return None
+            found[number] = position
+        return found
 
     def _take_head(self, body: bytes) -> bool:
         """How long to wait and how much to send may differ, and nothing else."""
-        size = self._form.head.size
-        if self._body[:size] == body[:size]:
-            return True
         values = self._form.head.unpack_from(body)
         known = dict(zip(self._form.head_fields, values, strict=True))
         request = self.request
@@ -181,6 +231,10 @@ class FetchBytes:
 
 def array_count(count: int, version: int) -> bytes:
     return varint(count + 1) if version >= _FIRST_FLEXIBLE else _pack_count(count)
+
+
+def string_length(length: int, version: int) -> bytes:
+    return varint(length + 1) if version >= _FIRST_FLEXIBLE else _pack_length(length)
 
 
 def encode_fetch_response(response: FetchResponse, version: int) -> list[bytes | FileRange]:
@@ -223,9 +277,7 @@ class FetchReply:
         if self._version >= _FIRST_BY_ID:
             return topic.topic_id.bytes + count
         name = topic.topic.encode()
-        is_flexible = self._version >= _FIRST_FLEXIBLE
-        length = varint(len(name) + 1) if is_flexible else _pack_length(len(name))
-        return length + name + count
+        return string_length(len(name), self._version) + name + count
 
     def fill(
         self, news: Iterable[tuple[int, PartitionData]], nodes: list[NodeEndpoint]

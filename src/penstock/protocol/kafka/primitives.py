@@ -41,7 +41,7 @@ def refuse_rest(path: str, left: int) -> NoReturn:
     raise DecodeError(f"{left} bytes follow the {path}" if left > 0 else f"{path} is cut short")
 
 
-def continue_varint(buffer: memoryview, position: int, first: int) -> tuple[int, int]:
+def continue_varint(buffer: bytes | memoryview, position: int, first: int) -> tuple[int, int]:
     """The value that began with the byte `first`, and the position after its last byte."""
     value = first & 0x7F
     for shift in range(7, 7 * VARINT_BYTES_MAX, 7):
@@ -53,7 +53,7 @@ def continue_varint(buffer: memoryview, position: int, first: int) -> tuple[int,
     raise DecodeError("a varint is longer than five bytes")
 
 
-def read_varint(buffer: memoryview, position: int) -> tuple[int, int]:
+def read_varint(buffer: bytes | memoryview, position: int) -> tuple[int, int]:
     first = buffer[position]
     if first < 0x80:
         return first, position + 1

@@ -101,9 +101,8 @@ class FetchMemory:
         changed = self._last.advance(version, body)
         if changed is None:
             return False
-        for number in changed:
-            position, wanted = self._last.at(number), self._wanted[number]
-            assert position is not None
+        for number, position in changed.items():
+            wanted = self._wanted[number]
             wanted.offset, wanted.bytes_max = position.offset, position.bytes_max
             wanted.term, wanted.last_fetched_term = position.term, position.last_fetched_term
             self.reader.moved(wanted)
