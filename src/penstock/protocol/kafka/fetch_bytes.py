@@ -189,7 +189,9 @@ class FetchBytes:
         """Becomes the next request of the same client; gives the partitions that have another
         position, by their number, or None, unchanged, if more than positions and limits differ."""
         last, cut = self._cut, self._cut_up(body) if version == self._version else None
-        if last is None or cut is None or cut.partitions != last.partitions or cut.rest != last.rest:
+        if last is None or cut is None:
+            return None
+        if cut.partitions != last.partitions or cut.rest != last.rest:
             return None
         if cut.topics.keys() != last.topics.keys():
             return None
