@@ -36,10 +36,10 @@ class WriteSide:
     """
 
     __slots__ = (
-        "_executor",
         "_is_due",
         "_loop",
         "_reports",
+        "_start",
         "_ticks_max",
         "_timeout_s",
         "_waiting",
@@ -48,7 +48,8 @@ class WriteSide:
 
     def __init__(self, executor: Executor, timeout_s: float = DISK_TIMEOUT_S) -> None:
         self._loop = asyncio.get_running_loop()
-        self._executor = executor
+        # Where the threads can do without, no future is made that nobody would look at.
+        self._start: Callable[..., object] = getattr(executor, "start", executor.submit)
         self._reports: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         # Whether the loop has been asked to take the reports and has not begun.
         self._is_due = False
@@ -60,7 +61,7 @@ class WriteSide:
 
     def start(self, work: Callable[..., None], *arguments: Any) -> None:
         """Runs it in a worker thread; it must not raise, and reports how it ended."""
-        self._executor.submit(work, *arguments)
+        self._start(work, *arguments)
 
     def report(self, callback: Callable[..., None], *arguments: Any) -> None:
         """From a worker thread: calls back on the event loop, in the order of the reports."""

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
@@ -15,6 +15,7 @@ from penstock.net.peer_network import TcpPeerNetwork
 from penstock.raft.settings import RaftSettings
 from penstock.replication.peer_network import PeerNetwork
 from penstock.replication.state_files import SNAPSHOT_RECORDS
+from penstock.server.threads import Threads
 from penstock.storage.file_system import FileSystem, RealFileSystem
 
 
@@ -48,7 +49,7 @@ def _real_network(secret: str | None, clock: Clock) -> BoundNetwork:
 
 
 def _real_executor(name: str, threads: int) -> Executor:
-    return ThreadPoolExecutor(threads, thread_name_prefix=f"penstock-{name}")
+    return Threads(f"penstock-{name}", threads)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
