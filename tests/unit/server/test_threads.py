@@ -1,4 +1,4 @@
-"""Worker threads carry out every job that they were given, and say how those with a future ended."""
+"""Worker threads carry out every job that they were given, and say how each with a future ended."""
 
 import asyncio
 import threading
