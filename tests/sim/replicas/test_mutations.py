@@ -18,7 +18,7 @@ from tests.sim.replicas import test_hanging_disks, test_lost_disks, test_tails, 
 from tests.sim.replicas.mutations import ALL
 from tests.sim.replicas.run import run_seed
 from tests.unit.replication import test_cold_entries, test_exchange, test_group
-from tests.unit.storage import test_crashes, test_hard_states, test_log
+from tests.unit.storage import test_crashes, test_hard_states, test_log, test_recovery
 
 SEEDS_MAX = 400
 # How a test notices a bug: by itself, or because what it uses refuses to go on.
@@ -84,6 +84,13 @@ DIRECTED: dict[str, Callable[[], None]] = {
     ),
     "a recovered tail is synced, not written again": (
         test_tails.test_after_a_power_cut_of_all_nodes_somebody_leads_soon
+    ),
+    "tails that are synced together are not written again": partial(
+        test_recovery.test_tails_that_are_synced_together_are_there_after_a_power_loss,
+        together=True,
+    ),
+    "tails count as synced although the disk refused": (
+        test_recovery.test_tails_are_synced_one_by_one_if_the_whole_disk_refuses
     ),
     "votes that a start found are synced, not written again": _lost_votes,
     "a log is cut without a note of where it ended": (
