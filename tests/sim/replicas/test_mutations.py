@@ -52,6 +52,10 @@ def _lost_votes() -> None:
         )
 
 
+def _tails() -> None:
+    test_recovery.test_tails_that_are_synced_together_are_there_after_a_power_loss(together=True)
+
+
 DIRECTED: dict[str, Callable[[], None]] = {
     # Here every write is synced before its checkpoint is due.
     "a checkpoint is written before the data that it names": _crashes,
@@ -85,10 +89,7 @@ DIRECTED: dict[str, Callable[[], None]] = {
     "a recovered tail is synced, not written again": (
         test_tails.test_after_a_power_cut_of_all_nodes_somebody_leads_soon
     ),
-    "tails that are synced together are not written again": partial(
-        test_recovery.test_tails_that_are_synced_together_are_there_after_a_power_loss,
-        together=True,
-    ),
+    "tails that are synced together are not written again": _tails,
     "tails count as synced although the disk refused": (
         test_recovery.test_tails_are_synced_one_by_one_if_the_whole_disk_refuses
     ),
