@@ -10,7 +10,9 @@ from kio.serial import entity_writer
 from kio.static.primitive import i16, i32
 
 from penstock.protocol.kafka.api_keys import ApiKey
+from penstock.protocol.kafka.catalogue import EXCHANGES
 from penstock.protocol.kafka.headers import (
+    FLEXIBLE_FROM,
     RequestHeader,
     decode_request_header,
     decode_response_header,
@@ -18,6 +20,7 @@ from penstock.protocol.kafka.headers import (
     encode_response_header,
 )
 from penstock.protocol.kafka.primitives import DecodeError
+from penstock.protocol.kafka.schema import schema_of
 
 
 @pytest.mark.parametrize("client_id", [None, "", "rdkafka", "größe"])
@@ -93,3 +96,8 @@ def test_short_response_headers() -> None:
         decode_response_header(ApiKey.PRODUCE, 8, memoryview(b"\0\0\0"))
     with pytest.raises(DecodeError):
         decode_response_header(ApiKey.PRODUCE, 9, memoryview(b"\0\0\0\0"))
+
+
+def test_the_table_of_flexible_versions_is_what_the_messages_declare() -> None:
+    declared = {int(key): schema_of(one.request).flexible_from for key, one in EXCHANGES.items()}
+    assert declared == FLEXIBLE_FROM
