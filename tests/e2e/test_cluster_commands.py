@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import time
@@ -159,6 +160,7 @@ class LocalCluster:
     def __init__(self, data_dir: Path) -> None:
         kafka, peer = three_ports(), three_ports()
         self.data_dir = data_dir
+        self.errors = ""
         self.process = subprocess.Popen(
             processes.command(
                 "up",
@@ -180,6 +182,15 @@ class LocalCluster:
     def lines_until_ready(self) -> list[str]:
         assert self.process.stdout is not None
         return [self.process.stdout.readline().strip() for _ in range(4)]
+
+    def errors_until(self, pattern: str) -> str:
+        """Reads standard error until there is such a line; returns its first group."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.errors += line
+            if found := re.search(pattern, line):
+                return found[1]
+        raise AssertionError(self.errors)
 
     def children(self) -> list[psutil.Process]:
         return list(psutil.Process(self.process.pid).children())
@@ -206,14 +217,19 @@ def test_three_nodes_run_on_one_machine_until_they_are_told_to_stop(local: Local
     victim = local.children()[2]
     os.kill(victim.pid, signal.SIGKILL)
     eventually(lambda: any(one["state"] == "down" for one in nodes(shell).values()))
-    # It is told of once the parent has taken note, and then it is no child any more.
-    eventually(lambda: len(local.children()) == 2)
+    told = local.errors_until(r"penstock: Node \d ended by signal 9\. Start it again with: (.*)")
     left = local.children()
+    assert len(left) == 2
+    again = shlex.split(told)
+    with shell.start(*again[1:]) as restarted:
+        eventually(lambda: all(one["state"] == "up" for one in nodes(shell).values()))
+        eventually(lambda: not shell.json("cluster", "status")["under_replicated"])
+        restarted.terminate()
+        assert restarted.wait(WAIT_S) == 0
     local.process.send_signal(signal.SIGTERM)
     _, errors = local.process.communicate(timeout=WAIT_S)
     assert local.process.returncode == 0
-    assert re.search(r"penstock: Node \d ended by signal 9\.", errors)
-    assert re.search(r"^node [123] \| ", errors, flags=re.M)
+    assert re.search(r"^node [123] \| ", local.errors + errors, flags=re.M)
     assert not any(child.is_running() for child in left)
 
 

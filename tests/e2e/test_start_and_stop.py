@@ -71,6 +71,7 @@ def test_a_taken_port_is_refused(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         sentence = refusal(["--kafka", f"127.0.0.1:{port}", "--data-dir", str(tmp_path / "data")])
     assert str(port) in sentence
+    assert list(tmp_path.iterdir()) == [], "it leaves no directory behind"
 
 
 @pytest.mark.parametrize(

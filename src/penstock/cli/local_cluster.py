@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from penstock.cli.ports import why_not
 from penstock.client.child_broker import ChildBroker
 from penstock.client.errors import ClientError
 from penstock.config import DOOR_PORTS, OPENED_DOORS, PORTS_PER_NODE, Settings, SettingsError
@@ -59,9 +60,18 @@ def _shifted(settings: Settings, door: str, steps: int) -> Endpoint:
 def run_local_cluster(settings: Settings, count: int) -> int:
     """Runs the nodes until SIGTERM or Ctrl-C; returns the exit code of the process."""
     wanted = members(settings, count)
+    _check_free(wanted)
     addresses = {one.node: str(one.doors["peer"]) for one in wanted}
     cluster = _LocalCluster([_child(settings, one, addresses) for one in wanted])
     return cluster.run(settings.data_dir)
+
+
+def _check_free(wanted: list[Member]) -> None:
+    """All doors before any node starts: one that is refused must not leave others' directories."""
+    for member in wanted:
+        for endpoint in member.doors.values():
+            if reason := why_not(endpoint):
+                raise ClientError(f"Node {member.node} can't listen on {endpoint}: {reason}.")
 
 
 def _child(settings: Settings, member: Member, addresses: Mapping[int, str]) -> ChildBroker:
@@ -135,13 +145,18 @@ class _LocalCluster:
                 print(child.ready_line, flush=True)
 
     def _watch(self, launched: list[ChildBroker]) -> int:
-        """Waits for a signal; a node that ends by itself is told, and the others go on."""
+        """Waits for a signal; a node that ends by itself is reported, and the others go on."""
         while not self._stop.wait(LOOK_S):
             for child in [one for one in launched if one.exit_code is not None]:
                 launched.remove(child)
                 code = child.stop()
                 how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-                print(f"penstock: Node {child.node} ended {how}.", file=sys.stderr, flush=True)
+                print(
+                    f"penstock: Node {child.node} ended {how}. Start it again with: "
+                    f"{child.command_line}",
+                    file=sys.stderr,
+                    flush=True,
+                )
             if not launched:
                 return 1
         return 0

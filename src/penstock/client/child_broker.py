@@ -1,6 +1,7 @@
 """A real broker as a child process, for tests and demonstrations, alone or in a cluster."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -74,6 +75,12 @@ class ChildBroker:
     def exit_code(self) -> int | None:
         """How the process ended, when it did so by itself; None while it runs."""
         return self._running().poll()
+
+    @property
+    def command_line(self) -> str:
+        """What a person types to start it in a terminal; secrets from the environment are not
+        part of it."""
+        return shlex.join(["penstock", "up", *self._arguments()])
 
     def start(self) -> str:
         """Start and wait until it is ready; returns the bootstrap address."""
@@ -162,11 +169,14 @@ class ChildBroker:
 
     def _command(self) -> list[str]:
         command = [sys.executable, "-m", "penstock.cli.main", "up", "--stop-with-stdin"]
-        command += ["--kafka", self._kafka, "--data-dir", str(self.data_dir)]
-        command += ["--node", str(self.node), *self._flags]
+        return [*command, *self._arguments()]
+
+    def _arguments(self) -> list[str]:
+        arguments = ["--node", str(self.node), "--kafka", self._kafka]
+        arguments += ["--data-dir", str(self.data_dir), *self._flags]
         for name, value in self._settings.items():
-            command += ["--set", f"{name}={value}"]
-        return command
+            arguments += ["--set", f"{name}={value}"]
+        return arguments
 
     def _running(self) -> "subprocess.Popen[str]":
         if self._process is None:

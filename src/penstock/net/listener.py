@@ -97,6 +97,11 @@ class Listener:
         asyncio.get_running_loop().add_reader(sock, self._accept, sock)
 
 
+async def check_free(endpoint: Endpoint) -> None:
+    """Raises StartRefused if nobody could listen there now; takes nothing."""
+    _close_all(_bind_all(await _resolve(*endpoint), endpoint))
+
+
 async def _resolve(host: str, port: int) -> list[AddressInfo]:
     loop = asyncio.get_running_loop()
     try:

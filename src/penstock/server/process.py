@@ -18,6 +18,7 @@ from penstock.config import Settings, SettingsError
 from penstock.model.endpoint import Endpoint
 from penstock.model.errors import StartRefused
 from penstock.model.limits import MIB
+from penstock.net.listener import check_free
 from penstock.observe.logs import set_up_logs
 from penstock.server.node import Node
 
@@ -84,6 +85,10 @@ async def _serve(settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    # Before anything is written: a refused start leaves no directory behind.
+    await check_free(settings.kafka)
+    if settings.opens_peer_door():
+        await check_free(settings.peer)
     node = Node(settings)
     bound = await _started(node, stop)
     if bound is None:

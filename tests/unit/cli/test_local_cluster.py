@@ -1,10 +1,13 @@
 """`penstock up --nodes`: which nodes it runs, and which settings it can't give to several."""
 
+import socket
 from pathlib import Path
 
 import pytest
 
-from penstock.cli.local_cluster import members
+from penstock.cli.local_cluster import members, run_local_cluster
+from penstock.client.child_broker import ChildBroker
+from penstock.client.errors import ClientError
 from penstock.config import SettingsError, load
 
 
@@ -45,3 +48,32 @@ def test_what_belongs_to_one_node_is_refused(name: str, value: str) -> None:
 def test_ports_must_have_room(port: int) -> None:
     with pytest.raises(SettingsError, match="room"):
         members(load({"kafka": f":{port}"}, {}), 3)
+
+
+def test_a_taken_port_of_any_node_leaves_no_directory_behind(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        if port + 200 > 65_535:
+            pytest.skip("the port is too high for a cluster")
+        settings = load({"data_dir": str(tmp_path / "data"), "peer": f":{port}"}, {})
+        with pytest.raises(
+            ClientError, match=f"Node 1 can't listen on 127.0.0.1:{port}: .* in use"
+        ):
+            run_local_cluster(settings, 3)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_node_says_how_it_is_started_again() -> None:
+    child = ChildBroker(
+        "my data",
+        kafka=":1",
+        node=2,
+        peer=":2",
+        cluster={2: ":2"},
+        settings={"num.partitions": "3"},
+        environment={"PENSTOCK_PEER_SECRET": "hidden"},
+    )
+    assert child.command_line == (
+        "penstock up --node 2 --kafka :1 --data-dir 'my data' --peer :2 --cluster 2=:2 "
+        "--set num.partitions=3"
+    )

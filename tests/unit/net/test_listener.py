@@ -11,7 +11,7 @@ import pytest
 from penstock.model.endpoint import Endpoint
 from penstock.model.errors import StartRefused
 from penstock.net import listener as listener_module
-from penstock.net.listener import Listener
+from penstock.net.listener import Listener, check_free
 from penstock.net.occasional_log import OccasionalLog
 
 
@@ -155,3 +155,13 @@ def test_accepting_survives_a_lack_of_descriptors(
         asyncio.run(scenario())
     assert len(caplog.records) == 1
     assert "Too many open files" in caplog.text
+
+
+def test_an_address_can_be_checked_without_taking_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        endpoint = Endpoint("127.0.0.1", taken.getsockname()[1])
+        with pytest.raises(StartRefused, match="already in use"):
+            asyncio.run(check_free(endpoint))
+    asyncio.run(check_free(endpoint))
+    with socket.create_server(tuple(endpoint)):
+        pass
