@@ -12,7 +12,7 @@ from tests.e2e import processes
 
 COMMAND_TIMEOUT_S = 110.0
 # Commands that ask a broker give up after five seconds, which a busy machine may need.
-ASKING = ("cluster", "consume", "group", "produce", "topic")
+ASKING = ("bench", "cluster", "consume", "group", "produce", "topic")
 ANSWER_TIMEOUT_S = "40"
 
 
@@ -41,6 +41,9 @@ class Shell:
         """Run a command that must succeed and keep stderr quiet; returns what it printed."""
         if arguments[0] in ASKING and "--timeout" not in arguments:
             arguments = (*arguments, "--timeout", ANSWER_TIMEOUT_S)
+        if arguments[0] == "produce":
+            # Otherwise it reports there what it has done.
+            arguments = (*arguments, "--quiet")
         outcome = self.attempt(*arguments, stdin=stdin)
         assert (outcome.returncode, outcome.stderr) == (0, ""), outcome
         return outcome.stdout

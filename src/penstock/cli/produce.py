@@ -2,22 +2,30 @@
 
 import os
 import sys
+from contextlib import closing, contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from penstock.cli.failures import CommandFailed
 from penstock.cli.formats import Format
 from penstock.cli.interrupts import Interrupted, Interrupts
 from penstock.cli.options import client_options, format_options
 from penstock.cli.output import counted, print_json
 from penstock.cli.produce_input import Header, Input, NewRecord, Reading
-from penstock.cli.progress import Advance, progress
+from penstock.cli.progress import progress
+from penstock.client.errors import DeliveryFailed
+from penstock.model.errors import Explained
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
 
-    from penstock.client.producer import Producer
+    from penstock.client.wire.records import RecordProducer
+
+# How long a broker may take at least, and how many times that until records are given up.
+ANSWER_S_MIN = 1.0
+ATTEMPTS = 4
+ACKS = MappingProxyType({"0": 0, "1": 1, "all": -1})
 
 
 @click.command()
@@ -64,19 +72,32 @@ if TYPE_CHECKING:
     show_default=True,
     help="Whose acknowledgement to wait for.",
 )
+@click.option("--quiet", "-q", is_flag=True, help="Say nothing when all went well.")
 @client_options
 def produce(
-    topic: str, file: BinaryIO, bootstrap: str, timeout_s: float, as_json: bool, **options: Any
+    topic: str,
+    file: BinaryIO,
+    quiet: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Send records to TOPIC from FILE or standard input.
 
     Each line is a record. The exit code is 0 only when the broker has acknowledged all of them.
     """
-    sent = _send_all(topic, file, _reading(file, options), bootstrap, timeout_s, options)
+    reading = _reading(file, options)
+    with _producer(topic, bootstrap, timeout_s, options) as producer:
+        _send_all(file, reading, producer)
     if as_json:
-        print_json({"topic": topic, "produced": sent})
-    elif sys.stderr.isatty():
-        click.echo(f"{counted(sent, 'record')} produced to topic {topic}.", err=True)
+        report = {"topic": topic, "created": producer.is_new, "produced": producer.delivered}
+        print_json(report)
+    elif not quiet:
+        if producer.is_new:
+            size = counted(producer.partition_count, "partition")
+            click.echo(f"Topic {topic} did not exist: created with {size}.", err=True)
+        click.echo(f"{counted(producer.delivered, 'record')} produced to topic {topic}.", err=True)
 
 
 def _reading(file: BinaryIO, options: dict[str, Any]) -> Reading:
@@ -97,54 +118,70 @@ def _reading(file: BinaryIO, options: dict[str, Any]) -> Reading:
     )
 
 
-def _send_all(
-    topic: str,
-    file: BinaryIO,
-    reading: Reading,
-    bootstrap: str,
-    timeout_s: float,
-    options: dict[str, Any],
-) -> int:
-    from penstock.client.connection import check_reachable
-    from penstock.client.producer import Producer
+@contextmanager
+def _producer(
+    topic: str, bootstrap: str, timeout_s: float, options: dict[str, Any]
+) -> "Iterator[RecordProducer]":
+    from penstock.client.wire.cluster import WireCluster
+    from penstock.client.wire.records import RecordProducer
+    from penstock.client.wire.settings import WireSettings
 
-    check_reachable(bootstrap)
-    is_typed = file.isatty()
+    answer_s = max(timeout_s, ANSWER_S_MIN)
+    settings = WireSettings(
+        bootstrap=bootstrap,
+        request_timeout_s=answer_s,
+        retry_timeout_s=answer_s * ATTEMPTS,
+        # What refuses the first connection of all will hardly have changed in a second.
+        first_contact_timeout_s=0.0,
+    )
     with (
-        Interrupts() as interrupts,
-        progress("Producing (bytes)", _size(file), shown=not is_typed) as advance,
-        Producer(
-            bootstrap,
-            acks=options["acks"],
-            compression=options["compression"],
-            delivery_timeout_s=max(timeout_s, 1.0) * 4,
+        WireCluster(settings) as cluster,
+        closing(
+            RecordProducer(
+                cluster,
+                topic,
+                acks=ACKS[options["acks"]],
+                compression=options["compression"],
+            )
         ) as producer,
     ):
+        yield producer
+
+
+def _send_all(file: BinaryIO, reading: Reading, producer: "RecordProducer") -> None:
+    with (
+        Interrupts() as interrupts,
+        progress("Producing (bytes)", _size(file), shown=not file.isatty()) as advance,
+    ):
         try:
-            _send(topic, interrupts.waiting_for(reading.records(file)), producer, advance)
-        except (CommandFailed, Interrupted):
+            for record in interrupts.waiting_for(reading.records(file)):
+                _send(record, producer)
+                advance(record.input_bytes)
+        except DeliveryFailed:
+            raise
+        except (Explained, Interrupted):
             # What was read before the bad line, or before Ctrl-C, still counts.
             producer.flush()
             raise
-    return producer.delivered
+        producer.flush()
 
 
-def _send(
-    topic: str, records: "Iterable[NewRecord]", producer: "Producer", advance: Advance
-) -> None:
-    for record in records:
-        producer.send(
-            topic,
-            record.value,
-            key=record.key,
-            headers=record.headers,
-            partition=record.partition,
-            timestamp_ms=record.timestamp_ms,
-        )
-        advance(record.input_bytes)
-        if producer.failed:
-            # The rest would most likely fail alike; the producer reports it when it is flushed.
-            return
+def _send(record: NewRecord, producer: "RecordProducer") -> None:
+    producer.send(
+        record.value,
+        key=record.key,
+        headers=record.headers,
+        partition=_partition(record, producer),
+        timestamp_ms=record.timestamp_ms,
+    )
+
+
+def _partition(record: NewRecord, producer: "RecordProducer") -> int | None:
+    """A copy of another topic keeps its partitions. Where this one has fewer, several of them
+    share one: the order within each stays, and so do the keys that are together."""
+    if record.partition is None or record.topic in (None, producer.topic):
+        return record.partition
+    return record.partition % producer.partition_count
 
 
 def _size(file: BinaryIO) -> int | None:
@@ -159,6 +196,11 @@ def _header(pair: str) -> Header:
     name, equals, value = pair.partition("=")
     if not equals or not name:
         raise click.UsageError(f"Header {pair!r} is not NAME=VALUE")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        # The shell passes any bytes.
+        raise click.UsageError(f"The name of header {pair!r} is not UTF-8") from None
     return name, os.fsencode(value)
 
 

@@ -27,6 +27,8 @@ class NewRecord:
     headers: tuple[Header, ...] = ()
     partition: int | None = None
     timestamp_ms: int | None = None
+    # Where it was read, if it says so: then it is a copy.
+    topic: str | None = None
     # Bytes of input that it was made of, for the progress bar.
     input_bytes: int = 0
 
@@ -105,6 +107,7 @@ class Reading:
             headers=_headers(content["headers"]) if "headers" in content else self.headers,
             partition=_number("partition", content.get("partition"), self.partition, 31),
             timestamp_ms=_number("timestamp", content.get("timestamp"), self.timestamp_ms, 63),
+            topic=_topic(content.get("topic")),
             input_bytes=len(line),
         )
 
@@ -145,6 +148,10 @@ def _number(name: str, held: object, otherwise: int | None, bits: int) -> int | 
     if not isinstance(held, int) or isinstance(held, bool) or not 0 <= held < 2**bits:
         raise BadFormat(f"its {name} is no whole number from 0 to {2**bits - 1}")
     return held
+
+
+def _topic(held: object) -> str | None:
+    return held if isinstance(held, str) else None
 
 
 def _headers(held: object) -> tuple[Header, ...]:

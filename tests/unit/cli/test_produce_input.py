@@ -153,3 +153,10 @@ def test_what_consume_writes_as_json_produce_reads_back(
 def _same_json(one: bytes | None, other: bytes) -> bool:
     left, right = json.loads(one or b"0"), json.loads(other)
     return bool(left == right) or (left != left and right != right)
+
+
+def test_a_copied_line_says_which_topic_it_comes_from() -> None:
+    lines = b'{"value": "v", "topic": "a", "partition": 5}\n{"value": "v", "topic": 7}\n'
+    copied, own = read(lines, form=Input.JSON)
+    assert (copied.topic, copied.partition) == ("a", 5)
+    assert own.topic is None
