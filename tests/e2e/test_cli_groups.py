@@ -52,11 +52,13 @@ def committed(shell: Shell, group: str) -> list[tuple[int, int | None, int | Non
 
 
 def test_a_group_is_listed_and_described_with_its_lag(shell: Shell, topic: str, group: str) -> None:
-    assert {"group": group, "state": "empty"} in shell.json("group", "list")
+    assert {"group": group, "state": "empty", "members": 0, "lag": 0} in shell.json("group", "list")
     assert group in shell.run("group", "list")
     assert committed(shell, group) == [(0, 10, 0), (1, 10, 0)]
     shell.run("produce", topic, "-p", "1", stdin="a\nb\nc\n")
     assert committed(shell, group) == [(0, 10, 0), (1, 10, 3)]
+    rows = [line.split() for line in shell.run("group", "list").splitlines()]
+    assert [group, "empty", "0", "3"] in rows
     text = shell.run("group", "describe", group)
     assert f"Group {group} is empty, 0 members, lag 3" in text
     assert [line.split()[:5] for line in text.splitlines()[2:]] == [
@@ -119,6 +121,8 @@ def test_an_active_group_is_refused(shell: Shell, topic: str) -> None:
         assert found["state"] == "stable"
         assert len(found["members"]) == 1
         assert len(found["members"][0]["partitions"]) == 2
+        listed = {one["group"]: one for one in shell.json("group", "list")}
+        assert (listed[group]["state"], listed[group]["members"]) == ("stable", 1)
         assert "penstock" in shell.run("group", "describe", group, "--members")
         # SIGTERM lets it commit and leave, so the group is free at once.
         member.terminate()

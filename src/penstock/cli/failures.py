@@ -2,14 +2,19 @@
 
 import os
 import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import click
 
 from penstock.cli.interrupts import Interrupted
+from penstock.client.errors import BrokerUnreachable
 from penstock.config import SettingsError
 from penstock.model.errors import Explained
 from penstock.pipelines.specification.problems import SpecificationRefused
 
+T = TypeVar("T")
 FAILED = 1
 USAGE = 2
 INTERRUPTED = 130
@@ -23,6 +28,36 @@ class CommandFailed(Explained):
 
 class OutputClosed(Exception):
     """Whoever read our output, `head` for one, has gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome(Generic[T]):
+    """What came of one of several things: a result, or why there is none."""
+
+    name: str
+    result: T | None
+    error: Explained | None = None
+
+
+def attempt_each(names: Sequence[str], act: Callable[[str], T]) -> list[Outcome[T]]:
+    """One after the other: what fails does not stop the rest, unless nobody answers any more."""
+    outcomes: list[Outcome[T]] = []
+    for name in names:
+        try:
+            outcomes.append(Outcome(name=name, result=act(name)))
+        except BrokerUnreachable as error:
+            outcomes.append(Outcome(name=name, result=None, error=error))
+            break
+        except Explained as error:
+            outcomes.append(Outcome(name=name, result=None, error=error))
+    return outcomes
+
+
+def fail_together(outcomes: Iterable[Outcome[T]]) -> None:
+    """Call it when what went well is reported; raises if anything did not."""
+    sentences = [str(one.error) for one in outcomes if one.error is not None]
+    if sentences:
+        raise CommandFailed(" ".join(sentences))
 
 
 def exit_code_of(error: BaseException) -> int:

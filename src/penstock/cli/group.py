@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.failures import CommandFailed
+from penstock.cli.failures import CommandFailed, attempt_each, fail_together
+from penstock.cli.lazy_group import CommandGroup
 from penstock.cli.options import client_options
 from penstock.cli.output import counted, print_json, print_table
 from penstock.cli.values import POSITION_HELP, PositionType
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.client.groups import GroupDescription
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def group() -> None:
     """List, describe, reset and delete consumer groups."""
 
@@ -23,12 +24,14 @@ def group() -> None:
 @group.command("list")
 @client_options
 def list_groups(bootstrap: str, timeout_s: float, as_json: bool) -> None:
-    """List consumer groups."""
-    found = _admin(bootstrap, timeout_s).groups.all()
+    """List consumer groups with their state, members and lag."""
+    found = _admin(bootstrap, timeout_s).groups.overview()
+    columns = ("group", "state", "members", "lag")
+    rows = [(one.group, one.state, one.members, one.lag) for one in found]
     if as_json:
-        print_json([{"group": one.group, "state": one.state} for one in found])
+        print_json([dict(zip(columns, row, strict=True)) for row in rows])
     else:
-        print_table(("group", "state"), [(one.group, one.state) for one in found])
+        print_table(columns, rows)
 
 
 @group.command()
@@ -96,13 +99,20 @@ def reset(
 @client_options
 def delete(names: tuple[str, ...], bootstrap: str, timeout_s: float, as_json: bool) -> None:
     """Delete groups and their committed offsets."""
-    admin = _admin(bootstrap, timeout_s)
-    for name in names:
-        admin.groups.delete(name)
-        if not as_json:
-            click.echo(f"Group {name} deleted.")
+    groups = _admin(bootstrap, timeout_s).groups
+    outcomes = attempt_each(names, groups.delete)
+    for one in [] if as_json else outcomes:
+        if one.error is None:
+            click.echo(f"Group {one.name} deleted.")
     if as_json:
-        print_json([{"group": name, "deleted": True} for name in names])
+        print_json(
+            [
+                {"group": one.name, "deleted": one.error is None}
+                | ({} if one.error is None else {"error": str(one.error)})
+                for one in outcomes
+            ]
+        )
+    fail_together(outcomes)
 
 
 def _admin(bootstrap: str, timeout_s: float) -> "Admin":

@@ -1,4 +1,4 @@
-"""A group of commands that imports a command's module only when that command is asked for."""
+"""Groups of commands: with summaries in full, and importing only what is asked for."""
 
 import importlib
 from collections.abc import Mapping
@@ -8,8 +8,25 @@ import click
 
 from penstock.cli.failures import OutputClosed
 
+# click cuts the summaries of commands to what fits into one line, unless it is given a limit.
+_SUMMARY_CHARACTERS_MAX = 1_000
 
-class LazyGroup(click.Group):
+
+class CommandGroup(click.Group):
+    """A group whose help shows the first sentence of each command, however long it is."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        listed = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [
+            (name, command.get_short_help_str(_SUMMARY_CHARACTERS_MAX))
+            for name, command in listed
+            if command is not None and not command.hidden
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+class LazyGroup(CommandGroup):
     """`modules` says where each command is; there it has the command's own name."""
 
     def __init__(self, *args: Any, modules: Mapping[str, str], **kwargs: Any) -> None:

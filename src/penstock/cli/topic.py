@@ -1,20 +1,24 @@
-"""`penstock topic`: create, list, describe, alter and delete topics."""
+"""`penstock topic`: create, list, describe, alter, trim and delete topics."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli.failures import CommandFailed, Outcome, attempt_each, fail_together
+from penstock.cli.lazy_group import CommandGroup
 from penstock.cli.options import client_options, setting_pairs
 from penstock.cli.output import counted, print_json, print_table
+from penstock.cli.values import POSITION_HELP, KeptType, PositionType
+from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
 
 if TYPE_CHECKING:
     from penstock.client.admin import Admin
     from penstock.client.topics import TopicDescription, TopicSetting
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def topic() -> None:
-    """Create, list, describe, alter and delete topics."""
+    """Create, list, describe, alter, trim and delete topics."""
 
 
 @topic.command()
@@ -50,35 +54,39 @@ def create(
     as_json: bool,
 ) -> None:
     """Create one or more topics."""
-    admin = _admin(bootstrap, timeout_s)
-    made = [
-        {
-            "name": name,
-            "created": admin.topics.create(
-                name,
-                partitions=partitions or -1,
-                replicas=replicas or -1,
-                settings=settings,
-                if_missing=if_missing,
-            ),
-        }
-        for name in names
-    ]
+    topics = _admin(bootstrap, timeout_s).topics
+    outcomes = attempt_each(
+        names,
+        lambda name: topics.create(
+            name,
+            partitions=partitions or -1,
+            replicas=replicas or -1,
+            settings=settings,
+            if_missing=if_missing,
+        ),
+    )
+    for one in [] if as_json else outcomes:
+        if one.error is None:
+            click.echo(f"Topic {one.name} {'created' if one.result else 'was there already'}.")
     if as_json:
-        print_json(made)
-        return
-    for one in made:
-        click.echo(f"Topic {one['name']} {'created' if one['created'] else 'was there already'}.")
+        print_json([_outcome(one, "created") for one in outcomes])
+    fail_together(outcomes)
 
 
 @topic.command("list")
 @click.option("--internal", is_flag=True, help="Show the broker's own topics too.")
 @client_options
 def list_topics(internal: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
-    """List topics."""
-    found = [
-        one for one in _admin(bootstrap, timeout_s).topics.all() if internal or not one.internal
-    ]
+    """List topics with their partitions, replicas, records and size.
+
+    Records are counted by their offsets, so a compacted topic has fewer. The size is that of one
+    copy. What a broker that is down would know is left out.
+    """
+    from penstock.client.inventory import Inventory
+    from penstock.client.kafka_connection import KafkaConnection
+
+    with KafkaConnection(bootstrap, timeout_s=timeout_s) as connection:
+        found = [one for one in Inventory(connection).topics() if internal or not one.internal]
     if as_json:
         print_json(
             [
@@ -86,14 +94,16 @@ def list_topics(internal: bool, bootstrap: str, timeout_s: float, as_json: bool)
                     "name": one.name,
                     "partitions": one.partitions,
                     "replicas": one.replicas,
+                    "records": one.records,
+                    "bytes": one.bytes,
                     "internal": one.internal,
                 }
                 for one in found
             ]
         )
     else:
-        rows = [(one.name, one.partitions, one.replicas) for one in found]
-        print_table(("topic", "partitions", "replicas"), rows)
+        rows = [(one.name, one.partitions, one.replicas, one.records, one.bytes) for one in found]
+        print_table(("topic", "partitions", "replicas", "records", "bytes"), rows)
 
 
 @topic.command()
@@ -189,13 +199,70 @@ def alter(
 @client_options
 def delete(names: tuple[str, ...], bootstrap: str, timeout_s: float, as_json: bool) -> None:
     """Delete topics and all their records."""
-    admin = _admin(bootstrap, timeout_s)
-    for name in names:
-        admin.topics.delete(name)
-        if not as_json:
-            click.echo(f"Topic {name} deleted.")
+    topics = _admin(bootstrap, timeout_s).topics
+    outcomes = attempt_each(names, topics.delete)
+    for one in [] if as_json else outcomes:
+        if one.error is None:
+            click.echo(f"Topic {one.name} deleted.")
     if as_json:
-        print_json([{"name": name, "deleted": True} for name in names])
+        print_json([_outcome(one, "deleted") for one in outcomes])
+    fail_together(outcomes)
+
+
+@topic.command()
+@click.argument("name")
+@click.option(
+    "--before",
+    "position",
+    type=PositionType(),
+    help=f"Delete all records before: {POSITION_HELP}.",
+)
+@click.option(
+    "--keep",
+    type=KeptType(),
+    help="Delete all but the last N records of each partition, or those of the last 15m, 2h or 7d.",
+)
+@click.option(
+    "--partition",
+    "-p",
+    "partitions",
+    multiple=True,
+    type=click.IntRange(0),
+    metavar="N",
+    help="Only this partition; may be repeated.",
+)
+@click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
+@click.option("--yes", is_flag=True, help="Do not ask before records are deleted.")
+@client_options
+def trim(
+    name: str,
+    position: Any,
+    keep: Any,
+    partitions: tuple[int, ...],
+    dry_run: bool,
+    yes: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Delete the oldest records of a topic, for all its readers."""
+    if (position is None) == (keep is None):
+        raise click.UsageError("Give either --before POSITION or --keep AMOUNT")
+    admin = _admin(bootstrap, timeout_s)
+    places = _chosen(name, admin.topics.partitions(name), partitions)
+    before = admin.offsets.earliest(places)
+    # A time may lie before what retention has deleted already.
+    after = admin.offsets.clamp(admin.offsets.resolve(position or keep, places))
+    deleted = sum(after[one] - before[one] for one in places)
+    if deleted and not dry_run:
+        if not yes:
+            _print_trimmed(before, after, as_json=False, err=True)
+            question = f"Delete {counted(deleted, 'record')} of topic {name} for good"
+            click.confirm(question, abort=True, err=True)
+        after |= admin.offsets.trim({one: after[one] for one in places if after[one] > before[one]})
+    _print_trimmed(before, after, as_json)
+    if not as_json and not dry_run:
+        click.echo(f"{counted(deleted, 'record')} deleted.")
 
 
 def _admin(bootstrap: str, timeout_s: float) -> "Admin":
@@ -204,10 +271,41 @@ def _admin(bootstrap: str, timeout_s: float) -> "Admin":
     return Admin(bootstrap, timeout_s=timeout_s)
 
 
+def _chosen(name: str, there: list[int], wanted: tuple[int, ...]) -> list[TopicPartition]:
+    for number in wanted:
+        if number not in there:
+            raise CommandFailed(f"Topic {name} has no partition {number}.")
+    return [TopicPartition(TopicName(name), PartitionIndex(one)) for one in wanted or there]
+
+
+def _print_trimmed(
+    before: dict[TopicPartition, int],
+    after: dict[TopicPartition, int],
+    as_json: bool,
+    *,
+    err: bool = False,
+) -> None:
+    columns = ("partition", "start before", "start after", "deleted")
+    rows = [
+        (one.partition, before[one], after[one], after[one] - before[one]) for one in sorted(after)
+    ]
+    if as_json:
+        names = ("partition", "before", "after", "deleted")
+        print_json([dict(zip(names, row, strict=True)) for row in rows])
+    else:
+        print_table(columns, rows, err=err)
+
+
+def _outcome(one: Outcome[Any], done: str) -> dict[str, object]:
+    shown: dict[str, object] = {
+        "name": one.name,
+        done: one.error is None and one.result is not False,
+    }
+    return shown if one.error is None else shown | {"error": str(one.error)}
+
+
 def _offsets(admin: "Admin", found: "TopicDescription") -> dict[int, tuple[int, int]]:
     """Start and end offset by partition."""
-    from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
-
     partitions = [
         TopicPartition(TopicName(found.name), PartitionIndex(one.partition))
         for one in found.partitions

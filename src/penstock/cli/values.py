@@ -27,8 +27,26 @@ class PositionType(click.ParamType[object]):
             return value
         position = parse_position(value, now_ms=int(time.time() * 1000))
         if position is None:
-            self.fail(f"{value!r} is no position; give {POSITION_HELP}", param, ctx)
+            self.fail(f"{value!r} is not a position; give {POSITION_HELP}", param, ctx)
         return position
+
+
+class KeptType(click.ParamType[object]):
+    """How much is left at the end of a partition: a number of records, or an age."""
+
+    name = "AMOUNT"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> object:
+        if not isinstance(value, str):
+            return value
+        kept = _kept(value.strip().lower(), int(time.time() * 1000))
+        if kept is None:
+            self.fail(
+                f"{value!r} is neither a number of records nor an age such as 2h or 7d", param, ctx
+            )
+        return kept
 
 
 def parse_position(text: str, *, now_ms: int) -> object | None:
@@ -49,13 +67,26 @@ def parse_position(text: str, *, now_ms: int) -> object | None:
     return None if timestamp_ms is None else AtTime(timestamp_ms)
 
 
+def _kept(word: str, now_ms: int) -> object | None:
+    from penstock.client.offsets import AtTime, Last
+
+    if re.fullmatch(r"[0-9]{1,18}", word):
+        return Last(int(word))
+    ago = _AGO.fullmatch(word)
+    return None if ago is None else AtTime(_ago_ms(ago, now_ms))
+
+
 def _timestamp_ms(word: str, now_ms: int) -> int | None:
     if re.fullmatch(r"@[0-9]{1,18}", word):
         return int(word[1:])
     if ago := _AGO.fullmatch(word):
-        return max(now_ms - int(ago["count"]) * _UNITS_MS[ago["unit"]], 0)
+        return _ago_ms(ago, now_ms)
     try:
         # Without a zone a time is meant as the clock on the wall shows it.
         return max(int(datetime.fromisoformat(word.upper()).timestamp() * 1000), 0)
     except (ValueError, OverflowError):
         return None
+
+
+def _ago_ms(ago: "re.Match[str]", now_ms: int) -> int:
+    return max(now_ms - int(ago["count"]) * _UNITS_MS[ago["unit"]], 0)

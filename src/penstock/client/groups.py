@@ -1,6 +1,7 @@
 """Consumer groups: list, describe with lag, reset, delete."""
 
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,16 @@ from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
 class GroupSummary:
     group: str
     state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOverview:
+    """A group in a list; `lag` is None if it has no offsets, or they can't be had just now."""
+
+    group: str
+    state: str
+    members: int
+    lag: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +89,28 @@ class Groups:
         listed = [GroupSummary(group=one.group_id, state=_state(one)) for one in found.valid]
         return sorted(listed, key=lambda one: one.group)
 
+    def overview(self) -> list[GroupOverview]:
+        """All groups with the number of their members and their lag."""
+        listed = self.all()
+        if not listed:
+            return []
+        names = [one.group for one in listed]
+        timeout_s = self._asking.timeout_s
+        describing = self._asking.client.describe_consumer_groups(names, request_timeout=timeout_s)
+        # librdkafka takes one group per question, so the questions are all under way at once.
+        asking = {name: self._ask_committed(name) for name in names}
+        committed = {name: self._committed_or_none(name, asking[name]) for name in names}
+        ends = self._ends(sorted({one for held in committed.values() for one in held}))
+        return [
+            GroupOverview(
+                group=one.group,
+                state=one.state,
+                members=self._member_count(one.group, describing[one.group]),
+                lag=_lag(committed[one.group], ends),
+            )
+            for one in listed
+        ]
+
     def describe(self, group: str) -> GroupDescription:
         """A group with its members, its committed offsets and its lag; raises GroupNotFound."""
         found = self._found(group)
@@ -96,16 +129,39 @@ class Groups:
 
     def committed(self, group: str) -> dict[TopicPartition, tuple[int, str]]:
         """Committed offset and metadata by partition."""
+        return self._committed(group, self._ask_committed(group))
+
+    def _ask_committed(self, group: str) -> "Future[Any]":
         request = confluent_kafka.ConsumerGroupTopicPartitions(group)
         futures = self._asking.client.list_consumer_group_offsets(
             [request], request_timeout=self._asking.timeout_s
         )
-        found = self._asking.answer(futures[group], f"group {group}")
+        return futures[group]
+
+    def _committed(
+        self, group: str, future: "Future[Any]"
+    ) -> dict[TopicPartition, tuple[int, str]]:
+        found = self._asking.answer(future, f"group {group}")
         return {
             _key(one): (one.offset, one.metadata or "")
             for one in found.topic_partitions
             if one.error is None and one.offset >= 0
         }
+
+    def _committed_or_none(
+        self, group: str, future: "Future[Any]"
+    ) -> dict[TopicPartition, tuple[int, str]]:
+        """Nothing for a group that was deleted since, or whose coordinator is away."""
+        try:
+            return self._committed(group, future)
+        except ClientError:
+            return {}
+
+    def _member_count(self, group: str, future: "Future[Any]") -> int:
+        try:
+            return len(self._asking.answer(future, f"group {group}").members)
+        except ClientError:
+            return 0
 
     def check_inactive(self, group: str) -> None:
         """Raise GroupActive unless offsets of the group may be changed from outside."""
@@ -174,6 +230,13 @@ class Groups:
             if one.topic in known and one.partition in known[one.topic].partitions
         ]
         return self._offsets.latest(there)
+
+
+def _lag(
+    committed: Mapping[TopicPartition, tuple[int, str]], ends: Mapping[TopicPartition, int]
+) -> int | None:
+    known = [max(ends[one] - held[0], 0) for one, held in committed.items() if one in ends]
+    return sum(known) if known else None
 
 
 def _state(found: Any) -> str:

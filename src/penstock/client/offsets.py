@@ -81,6 +81,22 @@ class Offsets:
             for partition, offset in offsets.items()
         }
 
+    def trim(self, offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Delete all records before these offsets, for everybody; returns where logs now begin."""
+        wanted = {
+            confluent_kafka.TopicPartition(*one, offset): one for one, offset in offsets.items()
+        }
+        if not wanted:
+            return {}
+        timeout_s = self._asking.timeout_s
+        futures = self._asking.client.delete_records(
+            list(wanted), request_timeout=timeout_s, operation_timeout=timeout_s
+        )
+        return {
+            wanted[asked]: self._asking.answer(future, f"topic {asked.topic}").low_watermark
+            for asked, future in futures.items()
+        }
+
     def _within(
         self, partitions: list[TopicPartition], choose: Callable[[int], int]
     ) -> dict[TopicPartition, int]:

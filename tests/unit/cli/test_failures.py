@@ -3,8 +3,8 @@
 import click
 import pytest
 
-from penstock.cli.failures import CommandFailed, exit_code_of
-from penstock.client.errors import ClientError
+from penstock.cli.failures import CommandFailed, attempt_each, exit_code_of, fail_together
+from penstock.client.errors import BrokerUnreachable, ClientError
 from penstock.config import SettingsError
 from penstock.model.errors import StartRefused
 
@@ -47,3 +47,27 @@ def test_a_fault_of_ours_is_called_one(
     monkeypatch.setenv("PENSTOCK_TRACEBACK", "1")
     with pytest.raises(KeyError):
         exit_code_of(KeyError("x"))
+
+
+def test_one_of_several_that_fails_does_not_stop_the_rest() -> None:
+    def act(name: str) -> str:
+        if name.startswith("bad"):
+            raise ClientError(f"{name} is bad.")
+        return name.upper()
+
+    outcomes = attempt_each(["a", "bad 1", "b", "bad 2"], act)
+    assert [one.result for one in outcomes] == ["A", None, "B", None]
+    with pytest.raises(CommandFailed, match=r"^bad 1 is bad\. bad 2 is bad\.$"):
+        fail_together(outcomes)
+    fail_together(outcomes[:1])
+
+
+def test_when_nobody_answers_the_rest_is_not_tried() -> None:
+    tried = []
+
+    def act(name: str) -> None:
+        tried.append(name)
+        raise BrokerUnreachable("Nobody answers.")
+
+    assert len(attempt_each(["a", "b"], act)) == 1
+    assert tried == ["a"]
