@@ -10,9 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from penstock.client import Producer
+from penstock.client.wire.cluster import WireCluster
+from penstock.client.wire.records import RecordProducer
+from penstock.client.wire.settings import WireSettings
 from penstock.testing import Broker
 from tests.e2e import processes
 from tests.e2e.commands import COMMAND_TIMEOUT_S, Shell, fresh
+from tests.e2e.stopwatch import check_quick, seconds_of
 
 
 @pytest.fixture
@@ -33,7 +38,7 @@ def lines(text: str) -> list[str]:
 def test_lines_go_in_and_come_out_in_order(shell: Shell, topic: str) -> None:
     sent = [f"reading {number}" for number in range(1000)]
     outcome = shell.json("produce", topic, stdin="\n".join(sent) + "\n")
-    assert outcome == {"topic": topic, "produced": 1000}
+    assert outcome == {"topic": topic, "created": False, "produced": 1000}
     assert lines(shell.run("consume", topic)) == sent
 
 
@@ -78,6 +83,70 @@ def test_keys_headers_and_times_travel_through_json(shell: Shell, topic: str) ->
     shell.run("produce", copy, "--input", "json", stdin=out)
     again = [json.loads(line) for line in lines(shell.run("consume", copy, "--json"))]
     assert again == [first | {"topic": copy}, second | {"topic": copy}]
+
+
+def test_a_copy_into_fewer_partitions_keeps_the_order_of_each(
+    shell: Shell, penstock_session_broker: Broker
+) -> None:
+    origin = penstock_session_broker.create_topic(fresh("origin"), partitions=6)
+    for number in range(6):
+        shell.run("produce", origin, "-p", str(number), stdin=f"{number}a\n{number}b\n")
+    copy = penstock_session_broker.create_topic(fresh("copy"), partitions=4)
+    shell.run("produce", copy, "--input", "json", stdin=shell.run("consume", origin, "--json"))
+    for number in range(4):
+        found = lines(shell.run("consume", copy, "-p", str(number)))
+        expected = [f"{one}{part}" for one in range(number, 6, 4) for part in "ab"]
+        assert sorted(found) == expected
+        assert all(found.index(f"{one[0]}a") < found.index(f"{one[0]}b") for one in expected)
+
+
+def test_what_was_written_is_reported_without_a_terminal_too(shell: Shell, topic: str) -> None:
+    outcome = shell.attempt("produce", topic, stdin="a\nb\n")
+    assert (outcome.stdout, outcome.stderr) == ("", f"2 records produced to topic {topic}.\n")
+    new = fresh("new")
+    told = shell.attempt("produce", new, stdin="a\n").stderr
+    assert told == (
+        f"Topic {new} did not exist: created with 1 partition.\n1 record produced to topic {new}.\n"
+    )
+    another = fresh("new")
+    assert shell.json("produce", another, stdin="a\n") == {
+        "topic": another,
+        "created": True,
+        "produced": 1,
+    }
+
+
+def test_a_key_goes_where_librdkafka_puts_it(shell: Shell, penstock_session_broker: Broker) -> None:
+    topics = [penstock_session_broker.create_topic(fresh("keys"), partitions=7) for _ in range(2)]
+    keys = [f"key {number}" for number in range(40)]
+    shell.run("produce", topics[0], "-k", ":", stdin="".join(f"{key}:\n" for key in keys))
+    with Producer(penstock_session_broker.bootstrap) as producer:
+        for key in keys:
+            producer.send(topics[1], b"", key=key.encode())
+    ours, theirs = (set(lines(shell.run("consume", one, "-f", r"%k %p\n"))) for one in topics)
+    assert ours == theirs
+
+
+def test_one_record_waits_for_nothing_but_the_broker(
+    penstock_session_broker: Broker, topic: str
+) -> None:
+    """librdkafka's idempotent producer would wait for half a second."""
+
+    def produce() -> None:
+        settings = WireSettings(bootstrap=penstock_session_broker.bootstrap)
+        with WireCluster(settings) as cluster, RecordProducer(cluster, topic) as producer:
+            producer.send(b"x")
+
+    check_quick(lambda: seconds_of(produce), 0.4)
+
+
+def test_a_template_writes_as_kcat_does(shell: Shell, topic: str) -> None:
+    shell.run("produce", topic, "-k", ":", "--timestamp", "5", "-H", "a=1", stdin="k:v\nl:\n")
+    shown = shell.run("consume", topic, "-f", r"%t-%p@%o %T [%h] %k=%s (%K,%S)\n")
+    assert lines(shown) == [
+        f"{topic}-0@0 5 [a=1] k=v (1,1)",
+        f"{topic}-0@1 5 [a=1] l= (1,0)",
+    ]
 
 
 def test_keys_formats_and_nulls_on_lines(shell: Shell, topic: str) -> None:

@@ -10,10 +10,11 @@ import click
 
 from penstock.cli.consume_output import Writing
 from penstock.cli.failures import CommandFailed
-from penstock.cli.formats import Format
+from penstock.cli.formats import BadFormat, Format
 from penstock.cli.interrupts import Interrupts
-from penstock.cli.options import client_options, format_options
+from penstock.cli.options import client_options, key_format_option
 from penstock.cli.progress import Advance, progress
+from penstock.cli.template import Template, parse_template
 from penstock.cli.values import POSITION_HELP, PositionType
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
 
@@ -23,6 +24,31 @@ if TYPE_CHECKING:
 
 # A read that has an end, and a join of a group, must get on within this time.
 STALL_S_MAX = 30.0
+# A reader that only wants what is there learns of a partition's end by a fetch that comes back
+# empty, and the broker holds that back for this long; librdkafka's default is half a second.
+END_WAIT_MS = 10
+
+
+class WrittenType(click.ParamType[object]):
+    """One of the formats of a value, or a template for all of a record."""
+
+    name = "TEMPLATE"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> object:
+        if not isinstance(value, str):
+            return value
+        if value in list(Format):
+            return Format(value)
+        if "%" not in value:
+            self.fail(
+                f"{value!r} is neither {', '.join(Format)} nor a template with %s", param, ctx
+            )
+        try:
+            return parse_template(value)
+        except BadFormat as problem:
+            self.fail(f"{value!r} can't be used: {problem}", param, ctx)
 
 
 @click.command()
@@ -72,7 +98,17 @@ STALL_S_MAX = 30.0
     metavar="NAME",
     help="Read as a member of this group, from its committed offsets on, and commit.",
 )
-@format_options
+@click.option(
+    "--format",
+    "-f",
+    "form",
+    type=WrittenType(),
+    metavar=f"[{'|'.join(Format)}|TEMPLATE]",
+    default=Format.TEXT.value,
+    show_default=True,
+    help="How values are written, or the whole of a record, as in '%k %s\\n'.",
+)
+@key_format_option
 @click.option(
     "--key-separator",
     "-k",
@@ -88,7 +124,7 @@ def consume(topic: str, bootstrap: str, timeout_s: float, as_json: bool, **optio
     Without options this is everything that is there now, from the beginning to the end. With
     --json each record is a line of JSON that `penstock produce --input json` reads back.
     """
-    _check_options(options)
+    _check_options(options, as_json)
     from penstock.client.admin import Admin
 
     admin = Admin(bootstrap, timeout_s=timeout_s)
@@ -201,7 +237,12 @@ def _read_as_member(bootstrap: str, topic: str, writing: Writing, options: dict[
     with (
         _bar(None) as advance,
         Interrupts() as interrupts,
-        Consumer(bootstrap, group=options["group"], start=start) as consumer,
+        Consumer(
+            bootstrap,
+            group=options["group"],
+            start=start,
+            options={} if options["follow"] else {"fetch.wait.max.ms": END_WAIT_MS},
+        ) as consumer,
     ):
         consumer.subscribe([topic])
         _reading(consumer, writing, advance, interrupts, None, options).run()
@@ -235,11 +276,17 @@ def _bar(total: int | None) -> Any:
     )
 
 
-def _check_options(options: dict[str, Any]) -> None:
+def _check_options(options: dict[str, Any], as_json: bool) -> None:
     from penstock.client.offsets import Beginning, End
 
     if options["follow"] and options["until"] is not None:
         raise click.UsageError("--follow and --until exclude each other")
+    if isinstance(options["form"], Template) and (
+        as_json or options["details"] or options["key_separator"] is not None
+    ):
+        raise click.UsageError(
+            "A template says all that is written: leave out --json, --details and --key-separator"
+        )
     if options["idle_s"] is not None and not options["follow"]:
         raise click.UsageError("--idle needs --follow")
     if options["group"] is None:
@@ -254,9 +301,11 @@ def _check_options(options: dict[str, Any]) -> None:
 
 def _writing(options: dict[str, Any], as_json: bool) -> Writing:
     separator = options["key_separator"]
+    form = options["form"]
     return Writing(
         as_json=as_json,
-        value_format=Format(options["value_format"]),
+        value_format=form if isinstance(form, Format) else Format.TEXT,
+        template=form if isinstance(form, Template) else None,
         key_format=Format(options["key_format"]),
         key_separator=None if separator is None else os.fsencode(separator.replace("\\t", "\t")),
         details=options["details"],

@@ -3,9 +3,11 @@
 import base64
 import json
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, BinaryIO
 
 from penstock.cli.formats import Format, encode, to_json
+from penstock.cli.template import Template, shown_headers
 
 if TYPE_CHECKING:
     from penstock.client.consumer import ConsumedRecord
@@ -22,8 +24,13 @@ class Writing:
     key_separator: bytes | None = None
     details: bool = False
     null: bytes = b""
+    # Instead of all that: what is written for a record, as kcat's -f says it.
+    template: Template | None = None
 
     def write(self, record: "ConsumedRecord", sink: BinaryIO) -> None:
+        if self.template is not None:
+            sink.write(self.template.filled(record, self.null))
+            return
         sink.write(self._as_json(record) if self.as_json else self._as_text(record))
         sink.write(b"\n")
 
@@ -66,13 +73,20 @@ class Writing:
 
 
 def _details(record: "ConsumedRecord") -> bytes:
-    headers = ",".join(f"{name}={_shown(held)}" for name, held in record.headers)
+    headers = shown_headers(record).decode(errors="replace")
     place = f"{record.topic}-{record.partition}@{record.offset}"
-    return f"{place} {record.timestamp_ms} [{headers}] ".encode()
+    return f"{place} {_time(record.timestamp_ms)} [{headers}] ".encode()
 
 
-def _shown(held: bytes | None) -> str:
-    return "" if held is None else held.decode(errors="replace")
+def _time(timestamp_ms: int | None) -> str:
+    """As `--from` reads it; a time beyond Python's calendar stays a number."""
+    if timestamp_ms is None:
+        return "-"
+    try:
+        at = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"@{timestamp_ms}"
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _header_value(held: bytes | None) -> object:

@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.cli.consume_output import Writing
 from penstock.cli.formats import Format
+from penstock.cli.template import parse_template
 from penstock.client.consumer import ConsumedRecord
 
 RECORD = ConsumedRecord(
@@ -43,8 +44,15 @@ def test_nulls_are_written_as_the_mark() -> None:
     assert written(TOMBSTONE, null=b"NULL", key_separator=b":") == b"NULL:NULL\n"
 
 
-def test_details_say_where_a_record_is() -> None:
-    assert written(RECORD, details=True) == b"t-1@5 1700000000000 [a=1,b=] v\xff\n"
+def test_details_say_where_and_when_a_record_is() -> None:
+    assert written(RECORD, details=True) == b"t-1@5 2023-11-14T22:13:20.000Z [a=1,b=] v\xff\n"
+    assert written(TOMBSTONE, details=True) == b"t-0@0 - [] \n"
+    far = replace(RECORD, timestamp_ms=2**62)
+    assert written(far, details=True).startswith(b"t-1@5 @4611686018427387904 [")
+
+
+def test_a_template_says_all_that_is_written() -> None:
+    assert written(RECORD, template=parse_template("%o;")) == b"5;"
 
 
 def test_json_has_everything_and_says_when_a_value_is_no_text() -> None:
