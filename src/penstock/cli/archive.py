@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli.lazy_group import CommandGroup
 from penstock.cli.options import bootstrap_option, client_options, json_option, setting_pairs
 from penstock.cli.output import counted, print_json
 from penstock.cli.progress import progress
@@ -23,7 +24,7 @@ FORMATS = ("parquet", "delta", "iceberg")
 FOUND_SOMETHING = 1
 
 
-class TopicGroup(click.Group):
+class TopicGroup(CommandGroup):
     """A word that is no command is a topic."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

@@ -8,6 +8,7 @@ import click
 
 from penstock.cli.cluster_status import print_status, status_of
 from penstock.cli.failures import CommandFailed
+from penstock.cli.lazy_group import CommandGroup
 from penstock.cli.options import client_options
 from penstock.cli.output import counted, print_json, print_table
 from penstock.cli.progress import progress
@@ -38,7 +39,7 @@ def dry_run_option(command: Command) -> Command:
     return click.option("--dry-run", is_flag=True, help="Only show what would be moved.")(command)
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def cluster() -> None:
     """Look at a cluster, empty and remove nodes, spread replicas and leaders."""
 

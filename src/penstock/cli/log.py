@@ -8,6 +8,7 @@ from typing import Protocol
 import click
 
 from penstock.cli.failures import CommandFailed
+from penstock.cli.lazy_group import CommandGroup
 from penstock.cli.options import json_option
 from penstock.cli.output import counted, print_json, print_table
 from penstock.model.ids import LogEnd
@@ -49,7 +50,7 @@ class Damage(Protocol):
     def lost_bytes(self) -> int: ...
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def log() -> None:
     """Check, repair and trust the logs of a stopped node."""
 

@@ -41,7 +41,9 @@ class DeliveryFailed(ClientError):
 
 
 def no_answer(bootstrap: str, reason: str) -> BrokerUnreachable:
-    return BrokerUnreachable(f"No broker answers at {bootstrap}: {reason}.")
+    # Elsewhere a broker is meant that somebody else runs, or runs in another way.
+    hint = " Start one with `penstock up`." if bootstrap.strip() in _WHERE_UP_LISTENS else ""
+    return BrokerUnreachable(f"No broker answers at {bootstrap}: {reason}.{hint}")
 
 
 def from_kafka(error: "KafkaError", *, what: str, bootstrap: str) -> ClientError:
@@ -70,6 +72,8 @@ def _capitalised(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:]
 
 
+# Where `penstock up` listens without any setting.
+_WHERE_UP_LISTENS = ("127.0.0.1:9092", "localhost:9092")
 _NEVER_SENT = "waiting for controller"
 _UNREACHABLE = frozenset(
     {"_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_RESOLVE"}

@@ -10,6 +10,7 @@ from penstock.client.errors import (
     TopicExists,
     TopicNotFound,
     from_kafka,
+    no_answer,
     reason_of,
 )
 
@@ -38,3 +39,23 @@ def test_errors_are_typed_and_told(code: int, kind: type[ClientError], sentence:
 def test_a_reason_stands_inside_a_sentence() -> None:
     assert reason_of(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)) == "Unknown topic or partition"
     assert reason_of(KafkaError(KafkaError._FAIL, "a\n  b.")) == "a b"
+
+
+@pytest.mark.parametrize(
+    ("bootstrap", "is_hinted"),
+    [
+        ("127.0.0.1:9092", True),
+        ("localhost:9092", True),
+        ("127.0.0.1:9192", False),
+        ("10.0.0.1:9092", False),
+        ("127.0.0.1:9092,127.0.0.1:9192", False),
+    ],
+)
+def test_whoever_looks_for_a_broker_on_this_machine_learns_how_to_start_one(
+    bootstrap: str, is_hinted: bool
+) -> None:
+    sentence = str(no_answer(bootstrap, "connection refused"))
+    assert sentence.startswith(f"No broker answers at {bootstrap}: connection refused.")
+    assert ("penstock up" in sentence) is is_hinted
+    told = from_kafka(KafkaError(KafkaError._TRANSPORT), what="topic x", bootstrap=bootstrap)
+    assert ("penstock up" in str(told)) is is_hinted
