@@ -203,7 +203,7 @@ class ClusterClient:
     def _brokers(self) -> list[NodeView]:
         request = DescribeClusterRequest(endpoint_type=1, include_fenced_brokers=True)
         found = self._connection.ask(request, DescribeClusterResponse)
-        _check("the description of the cluster", found.error_code, found.error_message)
+        check_answer("the description of the cluster", found.error_code, found.error_message)
         return [
             NodeView(
                 node=one.broker_id,
@@ -234,7 +234,7 @@ class ClusterClient:
         found = self._connection.ask(request, DescribeConfigsResponse)
         for result in found.results:
             what = f"the settings of node {result.resource_name}"
-            _check(what, result.error_code, result.error_message)
+            check_answer(what, result.error_code, result.error_message)
         return {
             int(result.resource_name)
             for result in found.results
@@ -253,13 +253,13 @@ class ClusterClient:
         for code, message in errors:
             if code in _NOBODY_KNOWS:
                 return None
-            _check("the roles of the nodes", code, message)
+            check_answer("the roles of the nodes", code, message)
         return answers[0] if answers else None
 
     def _list_moving(self) -> ListPartitionReassignmentsResponse:
         request = ListPartitionReassignmentsRequest(timeout_ms=self._timeout_ms(), topics=None)
         found = self._connection.ask(request, ListPartitionReassignmentsResponse)
-        _check("the list of moves", found.error_code, found.error_message)
+        check_answer("the list of moves", found.error_code, found.error_message)
         return found
 
     # Orders
@@ -281,11 +281,11 @@ class ClusterClient:
         ]
         request = AlterPartitionReassignmentsRequest(timeout_ms=self._timeout_ms(), topics=topics)
         found = self._connection.ask(request, AlterPartitionReassignmentsResponse)
-        _check("the moves", found.error_code, found.error_message)
+        check_answer("the moves", found.error_code, found.error_message)
         for answered in found.responses:
             for one in answered.partitions:
                 what = f"the move of {answered.name}-{one.partition_index}"
-                _check(what, one.error_code, one.error_message)
+                check_answer(what, one.error_code, one.error_message)
 
     def _elect(
         self, wanted: Mapping[TopicName, Sequence[PartitionIndex]]
@@ -299,7 +299,7 @@ class ClusterClient:
             timeout_ms=self._timeout_ms(),
         )
         found = self._connection.ask(request, ElectLeadersResponse)
-        _check("the election of leaders", found.error_code, None)
+        check_answer("the election of leaders", found.error_code, None)
         return {
             TopicPartition(TopicName(result.topic), PartitionIndex(one.partition_id)): _reason(
                 one.error_code, one.error_message
@@ -321,12 +321,12 @@ class ClusterClient:
         request = IncrementalAlterConfigsRequest(resources=[resource])
         found = self._connection.ask(request, IncrementalAlterConfigsResponse)
         for one in found.responses:
-            _check(f"the settings of node {node}", one.error_code, one.error_message)
+            check_answer(f"the settings of node {node}", one.error_code, one.error_message)
 
     def _remove(self, node: int) -> None:
         request = UnregisterBrokerRequest(broker_id=node)
         found = self._connection.ask(request, UnregisterBrokerResponse)
-        _check(f"the removal of node {node}", found.error_code, found.error_message)
+        check_answer(f"the removal of node {node}", found.error_code, found.error_message)
 
     def _patiently(self, ask: Callable[[], T]) -> T:
         """Ask again while the cluster is between two controllers, within the time limit."""
@@ -384,7 +384,7 @@ def _by_topic(places: Iterable[TopicPartition]) -> dict[TopicName, list[Partitio
     return topics
 
 
-def _check(what: str, code: int, message: str | None) -> None:
+def check_answer(what: str, code: int, message: str | None) -> None:
     if code != ErrorCode.NONE:
         kind = _Passing if code in _PASSING else ClientError
         raise kind(f"The broker refused {what}: {_reason(code, message)}.")
