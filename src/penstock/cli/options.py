@@ -4,16 +4,19 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from penstock.cli.formats import Format
+from penstock.cli.profiles import DEFAULT_BOOTSTRAP, load_profiles
 from penstock.model.endpoint import parse_endpoint
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+_PROFILE = "penstock.profile"
 
 
 def bootstrap_option(command: Command) -> Command:
-    return click.option(
+    """Where the cluster is: by its address, or by the name of a profile."""
+    address = click.option(
         "--bootstrap",
         "-b",
         metavar="HOST:PORT",
@@ -21,9 +24,21 @@ def bootstrap_option(command: Command) -> Command:
         show_default=True,
         envvar="PENSTOCK_BOOTSTRAP",
         show_envvar=True,
-        callback=_checked_bootstrap,
+        callback=_chosen_bootstrap,
         help="Where the broker is; several addresses are separated by commas.",
-    )(command)
+    )
+    profile = click.option(
+        "--profile",
+        metavar="NAME",
+        envvar="PENSTOCK_PROFILE",
+        show_envvar=True,
+        # Before the address, which depends on it.
+        is_eager=True,
+        expose_value=False,
+        callback=_note_profile,
+        help="The cluster's name, instead of its address; see penstock profile.",
+    )
+    return address(profile(command))
 
 
 def json_option(command: Command) -> Command:
@@ -62,7 +77,8 @@ def setting_pairs(
     return pairs
 
 
-def _checked_bootstrap(context: click.Context, parameter: click.Parameter, given: str) -> str:
+def check_addresses(given: str) -> str:
+    """The same text; raises BadParameter unless it is one HOST:PORT or several."""
     for address in given.split(","):
         try:
             endpoint = parse_endpoint(address)
@@ -73,23 +89,44 @@ def _checked_bootstrap(context: click.Context, parameter: click.Parameter, given
     return given
 
 
-def format_options(command: Command) -> Command:
-    """How values and keys look in what is read or printed."""
-    choice = click.Choice([one.value for one in Format])
-    keys = click.option(
+def _note_profile(context: click.Context, parameter: click.Parameter, given: str | None) -> None:
+    context.meta[_PROFILE] = given or None
+
+
+def _chosen_bootstrap(context: click.Context, parameter: click.Parameter, given: str) -> str:
+    """What was typed beats the environment, which beats the profile in use."""
+    named: str | None = context.meta.get(_PROFILE)
+    is_typed = context.get_parameter_source("bootstrap") is ParameterSource.COMMANDLINE
+    is_named = context.get_parameter_source("profile") is ParameterSource.COMMANDLINE
+    if is_typed and is_named:
+        raise click.UsageError("--bootstrap and --profile exclude each other")
+    is_set = context.get_parameter_source("bootstrap") is ParameterSource.ENVIRONMENT
+    if is_typed or (is_set and not is_named):
+        return check_addresses(given)
+    profiles = load_profiles()
+    name = named or profiles.current
+    return check_addresses(given if name is None else profiles.address(name))
+
+
+def key_format_option(command: Command) -> Command:
+    return click.option(
         "--key-format",
-        type=choice,
+        type=click.Choice([one.value for one in Format]),
         default=Format.TEXT.value,
         show_default=True,
         help="How keys are written.",
-    )
+    )(command)
+
+
+def format_options(command: Command) -> Command:
+    """How values and keys look in what is read or printed."""
     values = click.option(
         "--format",
         "-f",
         "value_format",
-        type=choice,
+        type=click.Choice([one.value for one in Format]),
         default=Format.TEXT.value,
         show_default=True,
         help="How values are written.",
     )
-    return values(keys(command))
+    return values(key_format_option(command))
