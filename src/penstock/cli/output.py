@@ -63,4 +63,4 @@ def _align(
 
 def _is_numeric(cells: list[list[str]], index: int) -> bool:
     column = [row[index] for row in cells if row[index]]
-    return bool(column) and all(cell.lstrip("-").isdecimal() for cell in column)
+    return bool(column) and all(cell.lstrip("-").replace(".", "", 1).isdecimal() for cell in column)

@@ -68,6 +68,11 @@ class Consumer:
         self._failure: ClientError | None = None
         self._consumer = _make(librdkafka_settings(bootstrap, settings | dict(options or {})))
 
+    @property
+    def raw(self) -> confluent_kafka.Consumer:
+        """librdkafka's own, for what must be faster than `poll`."""
+        return self._consumer
+
     def subscribe(self, topics: Sequence[str]) -> None:
         """Share the topics' partitions with the other members of the group."""
         self._unread.clear()

@@ -59,6 +59,11 @@ class Producer:
         self.failed = 0
         self.first_failure: str | None = None
 
+    @property
+    def raw(self) -> confluent_kafka.Producer:
+        """librdkafka's own, for what must be faster than `send`; it is not counted here."""
+        return self._producer
+
     def send(
         self,
         topic: str,

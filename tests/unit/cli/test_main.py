@@ -1,5 +1,6 @@
 """The command tree: what can be reached, and what is refused before any broker is asked."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -18,7 +19,10 @@ COMMANDS = [
     "group",
     "cluster",
     "config",
+    "profile",
     "log",
+    "bench",
+    "doctor",
     "pipeline",
     "archive",
     "replay",
@@ -45,9 +49,17 @@ def test_every_command_explains_itself(command: str) -> None:
 
 def test_the_overview_lists_all_commands() -> None:
     overview = CliRunner().invoke(cli, ["--help"]).output
-    assert [line.split()[0] for line in overview.split("Commands:")[1].splitlines() if line] == (
-        COMMANDS
-    )
+    # Where a summary takes a second line, that begins further right.
+    listed = re.findall(r"^  (\S+)", overview.split("Commands:")[1], flags=re.M)
+    assert listed == COMMANDS
+
+
+@pytest.mark.parametrize("group", ["", "topic", "group", "cluster", "config", "log", "pipeline"])
+def test_summaries_are_not_cut_off(group: str) -> None:
+    """Also on a narrow screen, where click would shorten them."""
+    outcome = CliRunner().invoke(cli, [*group.split(), "--help"], terminal_width=60)
+    assert "Commands:" in outcome.output
+    assert "..." not in outcome.output.split("Commands:")[1]
 
 
 def test_the_version_is_told(
@@ -75,6 +87,18 @@ def test_the_version_is_told(
         ["consume", "t", "--group", "g", "--from", "5"],
         ["consume", "t", "--group", "g", "--partition", "0"],
         ["consume", "t", "--group", ""],
+        ["consume", "t", "--format", "xml"],
+        ["consume", "t", "--format", "%x"],
+        ["consume", "t", "--format", "%s", "--json"],
+        ["topic", "trim", "t"],
+        ["topic", "trim", "t", "--before", "5", "--keep", "5"],
+        ["topic", "trim", "t", "--keep", "much"],
+        ["config", "list"],
+        ["config", "get", "x", "--topic", "t", "--node", "1"],
+        ["config", "set", "x", "--topic", "t"],
+        ["bench", "--producers", "0"],
+        ["bench", "--size", "1"],
+        ["doctor", "--kafka", "nonsense"],
         ["group", "reset", "g"],
         ["group", "reset", "g", "--to", "end", "--shift", "1"],
         ["topic", "list", "--bootstrap", "nonsense"],
