@@ -27,7 +27,7 @@ from penstock.pipelines.sinks import lake_sink
 from penstock.pipelines.sinks.lake_sink import LakeWriter
 from penstock.pipelines.specification.model import LakeFormat
 from tests.unit.pipelines.archives.rig import Frame, TestArchive, write
-from tests.unit.pipelines.lakes.lake_rig import SCHEMA, epoch, write_files
+from tests.unit.pipelines.lakes.lake_rig import epoch, write_files
 from tests.unit.pipelines.running.rig import pipeline
 from tests.unit.pipelines.sinks.test_lake_sink import FRAME
 from tests.unit.pipelines.small_disk import PAGE, SmallDisk, small_disk
@@ -85,10 +85,10 @@ class Tasks:
         self._disk = disk
         self.pages = 0
 
-    def __call__(self, _: Any, root: str, folder: str, *__: Any, **___: Any) -> Any:
+    def __call__(self, _: Any, __: Any, root: str, folder: str, *___: Any, **____: Any) -> Any:
         files = write_files(root, [("a", 1)], folder=folder)
         self._disk.fill(self.pages * PAGE)
-        return files, SCHEMA
+        return files
 
 
 @FORMATS

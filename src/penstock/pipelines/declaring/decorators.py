@@ -80,6 +80,7 @@ def table(
     spark_conf: Mapping[str, object] | None = None,
     table_properties: Mapping[str, str] | None = None,
     partition_cols: list[str] | None = None,
+    evolve: bool | None = None,
     cluster_by: list[str] | None = None,
     schema: object = None,
     format: str | None = None,
@@ -99,6 +100,7 @@ def table(
     spark_conf: Mapping[str, object] | None = None,
     table_properties: Mapping[str, str] | None = None,
     partition_cols: list[str] | None = None,
+    evolve: bool | None = None,
     cluster_by: list[str] | None = None,
     schema: object = None,
     format: str | None = None,  # noqa: A002
@@ -126,6 +128,7 @@ def table(
             format=format,
             path=path,
             partition_cols=partition_cols,
+            evolve=evolve,
             options=options,
             left_out={
                 "table_properties": table_properties,

@@ -31,6 +31,7 @@ def declare_table(
     format: str | None,  # noqa: A002
     path: str | None,
     partition_cols: list[str] | None,
+    evolve: bool | None,
     options: Mapping[str, Any] | None,
     left_out: Mapping[str, object],
 ) -> None:
@@ -44,8 +45,12 @@ def declare_table(
         _unknown_format(declarations, f"the table {name}", chosen, TABLE_FORMATS, place)
         declarations.targets.append(Target(name=name, sink=None, place=place))
         return
-    where = {"path": path or f"{TABLES_FOLDER}/{name}", "partition_cols": partition_cols}
-    declare_sink(declarations, name, chosen, {**(options or {}), **where}, place)
+    own = {
+        "path": path or f"{TABLES_FOLDER}/{name}",
+        "partition_cols": partition_cols,
+        "evolve": evolve,
+    }
+    declare_sink(declarations, name, chosen, {**(options or {}), **own}, place)
 
 
 _REASONS = {
@@ -98,8 +103,8 @@ def _lake_keys(format: str, options: dict[str, Any]) -> dict[str, Any]:  # noqa:
     columns = next((one for one in given if one is not None), None)
     if isinstance(columns, str):
         columns = [column.strip() for column in columns.split(",")]
-    path = options.pop("path", "")
-    return {format: path, "partition_by": columns, "options": options or None}
+    own = {format: options.pop("path", ""), "evolve": options.pop("evolve", None)}
+    return {**own, "partition_by": columns, "options": options or None}
 
 
 def _console_keys(format: str, options: dict[str, Any]) -> dict[str, Any]:  # noqa: A002

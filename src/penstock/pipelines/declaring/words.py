@@ -109,7 +109,7 @@ def create_sink(name: str, format: str, options: Mapping[str, Any] | None = None
     """Something outside that flows write to.
 
     `format` is penstock (options: topic, key, those of `.format("penstock")`), parquet, delta or
-    iceberg (path, partition_cols, others), console (numRows), or function (function).
+    iceberg (path, partition_cols, evolve, others), console (numRows), or function (function).
     """
     place = place_of_caller()
     declare_sink(declarations_for("create_sink", place), name, format, dict(options or {}), place)
@@ -121,6 +121,7 @@ def create_streaming_table(
     comment: str | None = None,
     table_properties: Mapping[str, str] | None = None,
     partition_cols: list[str] | None = None,
+    evolve: bool | None = None,
     cluster_by: list[str] | None = None,
     schema: object = None,
     format: str | None = None,  # noqa: A002
@@ -137,6 +138,7 @@ def create_streaming_table(
         format=format,
         path=path,
         partition_cols=partition_cols,
+        evolve=evolve,
         options=options,
         left_out={
             "table_properties": table_properties,

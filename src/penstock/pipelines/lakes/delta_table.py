@@ -2,6 +2,10 @@
 
 `deltalake` refuses a commit if another one brought the same query's transaction meanwhile, so two
 processes that run the same batch can't both commit it.
+
+New columns are a commit of their own before that of the first rows that have them, because
+`deltalake` can't bring both in one. Whoever dies in between leaves columns without values, which
+the next attempt at the batch finds there.
 """
 
 import json
@@ -18,7 +22,7 @@ from penstock.pipelines.lakes.durable_files import make_folders, remove_tree, re
 from penstock.pipelines.lakes.full_disk import full_disk_sentence, is_full_disk
 from penstock.pipelines.lakes.lake_table import DataFile, LakeRefused
 from penstock.pipelines.lakes.partition_folders import check_partition_columns
-from penstock.pipelines.lakes.schema_fit import check_fit
+from penstock.pipelines.lakes.schema_fit import Fit, fit
 from penstock.pipelines.lakes.table_marks import refuse_other_table
 from penstock.pipelines.sinks.sink import Epoch
 
@@ -28,14 +32,26 @@ ATTEMPTS_MAX = 20
 _LOG_PROPERTIES = {"delta.checkpointInterval": "100"}
 # Which flow a query belonged to outlives the log, whose old commits are cleaned away.
 _QUERIES = "_penstock/queries"
+# It takes the table feature `typeWidening`, which `deltalake` can neither write nor read.
+_NEVER_WIDENS = (
+    "a Delta table can't be given a wider type with the library deltalake: cast the column in the"
+    " flow, or write to another table"
+)
 
 
 class DeltaTable:
     """A table in a folder; `properties` are given to it when it is made."""
 
-    def __init__(self, path: str, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        properties: Mapping[str, str] | None = None,
+        *,
+        evolves: bool = False,
+    ) -> None:
         self._root = path
         self._properties = dict(properties or {})
+        self._evolves = evolves
         self._handle: deltalake.DeltaTable | None = None
         # The first commit that may not be on the disk; None before this process has looked.
         self._unsynced: int | None = None
@@ -53,14 +69,13 @@ class DeltaTable:
     def partition_by(self) -> tuple[str, ...]:
         return tuple(self._loaded().metadata().partition_columns)
 
-    def check(self, schema: pa.Schema, partition_by: Sequence[str]) -> None:
+    def check(self, schema: pa.Schema, partition_by: Sequence[str]) -> pa.Schema:
         delta_actions.refuse_root(self._root)
         refuse_other_table(self._root, "Delta")
         check_partition_columns(schema, partition_by, self._root)
         delta_actions.refuse_columns(schema, partition_by, self._root)
         table = self._load()
-        if table is not None:
-            self._check_fit(table, schema, partition_by)
+        return schema if table is None else self._fit(table, schema, partition_by).rows
 
     def last_batch(self, query: str) -> int | None:
         table = self._load()
@@ -90,9 +105,11 @@ class DeltaTable:
                 # A commit that seemed to fail may have come through after all.
                 self._sync(table)
                 return attempt > 0 and f"{self._root}/{files[0].path}" in self.paths()
-            self._check_fit(table, schema, partition_by)
+            changed = self._fit(table, schema, partition_by).changed
             delta_actions.refuse_files(files, table.schema(), self._root)
             self._note_query(epoch)
+            if changed and not self._add_columns(table, changed):
+                continue
             if self._append(table, epoch, files, partition_by, details):
                 return True
         raise LakeRefused(f"The table {self._root!r} has too many writers at once.")
@@ -185,13 +202,32 @@ class DeltaTable:
             self._unsynced = delta_log.first_needed(self._root, table.version())
         self._unsynced = delta_log.sync_commits(self._root, self._unsynced)
 
-    def _check_fit(
+    def _fit(
         self, table: deltalake.DeltaTable, schema: pa.Schema, partition_by: Sequence[str]
-    ) -> None:
+    ) -> Fit:
         metadata = table.metadata()
         delta_actions.refuse_table_to_write(metadata.configuration, self._root)
-        held = pa.schema(table.schema().to_arrow())
-        check_fit(held, schema, metadata.partition_columns, partition_by, self._root)
+        return fit(
+            pa.schema(table.schema().to_arrow()),
+            schema,
+            metadata.partition_columns,
+            partition_by,
+            self._root,
+            evolves=self._evolves,
+            never_widens=_NEVER_WIDENS,
+        )
+
+    def _add_columns(self, table: deltalake.DeltaTable, columns: Sequence[pa.Field]) -> bool:
+        """Also fields of columns that are there; False if others committed in between."""
+        added = deltalake.Schema.from_arrow(pa.schema(columns))
+        try:
+            table.alter.add_columns(added.fields)
+        except CommitFailedError:
+            self._handle = None
+            return False
+        except DeltaError as failure:
+            raise self._refused(failure) from failure
+        return True
 
     def _append(
         self,

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.pipelines.lakes.arrow_schemas import arrow_schema
 from penstock.pipelines.lakes.data_files import DataFileWriter
 from penstock.pipelines.lakes.full_disk import full_disk_explained
 from penstock.pipelines.lakes.lake_table import DataFile, LakeRefused
-from penstock.pipelines.lakes.partition_folders import check_partition_columns, column_of
+from penstock.pipelines.lakes.partition_folders import column_of
 from penstock.pipelines.lakes.receipts import from_json, to_json
 
 if TYPE_CHECKING:
@@ -22,19 +21,19 @@ _RECEIPT = pa.schema([pa.field("receipt", pa.string())])
 
 def write_frame(
     frame: "DataFrame",
+    schema: pa.Schema,
     root: str,
     folder: str,
     partition_by: Sequence[str] = (),
     *,
     keeps_partition_columns: bool = True,
-) -> tuple[list[DataFile], pa.Schema]:
+) -> list[DataFile]:
     """Write all rows below `<root>/<folder>`, by exactly one action.
 
+    The columns are those of the frame, in their order, and the files have the types of `schema`.
     Returns the files of those task attempts whose result Spark took, in the order of the tasks: a
-    task that was tried twice leaves files that are in no receipt. The schema is that of the rows.
+    task that was tried twice leaves files that are in no receipt.
     """
-    schema = arrow_schema(frame.schema)
-    check_partition_columns(schema, partition_by, root)
     task = WritingTask(
         root=root,
         folder=folder,
@@ -50,7 +49,7 @@ def write_frame(
         places = [schema.get_field_index(column_of(text)) for text in partition_by]
         numbered = numbered.sortWithinPartitions(*(f"column_{place}" for place in places))
     receipts = numbered.mapInArrow(task, "receipt STRING").collect()
-    return [from_json(json.loads(row["receipt"])) for row in receipts], schema
+    return [from_json(json.loads(row["receipt"])) for row in receipts]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -55,6 +55,23 @@ def arrow_schema(schema: Any) -> pa.Schema:
     return pa.schema([_plain(field) for field in found])
 
 
+def change_columns(transaction: Any, columns: Sequence[pa.Field], table: str) -> None:
+    """Part of a commit: add columns and fields that the table lacks, and widen those it has."""
+    with transaction.update_schema() as update:
+        update.union_by_name(iceberg_schema(pa.schema(columns), table))
+
+
+def refuse_required(held: Any, given: pa.Schema, changed: Sequence[pa.Field], table: str) -> None:
+    """Columns of tables that others made: rows must not lack them, and they stay required."""
+    touched = {field.name for field in changed}
+    for field in held.fields:
+        if field.required and (field.name in touched or field.name not in given.names):
+            raise LakeRefused(
+                f"The column {field.name!r} of the table {table!r} may not be null, but rows may"
+                " have null there."
+            )
+
+
 def partition_fields(
     schema: pa.Schema, partition_by: Sequence[str], table: str
 ) -> tuple[PartitionField, ...]:

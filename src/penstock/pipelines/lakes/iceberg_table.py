@@ -3,6 +3,9 @@
 A query's last batch is a property of the table, `penstock.epoch.<query>`, which outlives snapshots.
 Two writers of one epoch can't both win: whoever loses the race looks at the property again before
 another attempt. What a commit was about is kept in its snapshot's properties.
+
+Where the columns of the table have to change, they do so in the transaction of the first files that
+need it.
 """
 
 import json
@@ -10,6 +13,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +25,7 @@ from penstock.pipelines.lakes.full_disk import (
 )
 from penstock.pipelines.lakes.iceberg_catalogs import CatalogPlace, catalog_place, open_catalog
 from penstock.pipelines.lakes.lake_table import DataFile, LakeRefused
-from penstock.pipelines.lakes.schema_fit import check_fit
+from penstock.pipelines.lakes.schema_fit import Fit, fit
 from penstock.pipelines.lakes.table_marks import refuse_other_table
 from penstock.pipelines.sinks.sink import Epoch
 
@@ -45,9 +49,11 @@ class IcebergTable:
         path: str,
         options: Mapping[str, str] | None = None,
         *,
+        evolves: bool = False,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._place: CatalogPlace = catalog_place(os.path.abspath(path), options or {})
+        self._evolves = evolves
         self._pause = pause
         self._opened: Any = None
 
@@ -63,23 +69,17 @@ class IcebergTable:
 
         return arrow_schema(self._loaded().schema())
 
-    def check(self, schema: "pa.Schema", partition_by: Sequence[str]) -> None:
+    def check(self, schema: "pa.Schema", partition_by: Sequence[str]) -> "pa.Schema":
         """A table that is not there yet has to be possible."""
         from penstock.pipelines.lakes import iceberg_schemas as schemas
 
-        fields = schemas.partition_fields(schema, partition_by, self.root)
-        columns = schemas.iceberg_schema(schema, self.root)
         table = self._load()
-        if table is None:
-            refuse_other_table(self.root, "Iceberg")
-            return
-        check_fit(
-            schemas.arrow_schema(table.schema()),
-            schemas.arrow_schema(columns),
-            schemas.partition_by_of(table),
-            [str(field) for field in fields],
-            self.root,
-        )
+        if table is not None:
+            return self._fit(table, schema, partition_by).rows
+        schemas.partition_fields(schema, partition_by, self.root)
+        schemas.iceberg_schema(schema, self.root)
+        refuse_other_table(self.root, "Iceberg")
+        return schema
 
     def last_batch(self, query: str) -> int | None:
         table = self._load()
@@ -109,14 +109,14 @@ class IcebergTable:
             return True
         _check_bounds(files, self.root)
         self._make(schema, partition_by)
-        self.check(schema, partition_by)
         for attempt in range(ATTEMPTS_MAX):
             table = self._loaded()
             if _holds(table, epoch):
                 self.sync()
                 # An attempt that seemed to fail may have come through after all.
                 return _has_added(table, epoch, files)
-            if self._append(table, epoch, files, details):
+            changed = self._fit(table, schema, partition_by).changed
+            if self._append(table, epoch, files, changed, details):
                 return True
             self._pause(random.uniform(0.1, 1.0) * min(_PAUSE_S_MAX, 0.02 * 2**attempt))
         raise LakeRefused(
@@ -158,8 +158,32 @@ class IcebergTable:
         if self._place.properties is None:
             os.unlink(self._place.own_file)
 
+    def _fit(self, table: Any, schema: "pa.Schema", partition_by: Sequence[str]) -> Fit:
+        """Compared in the types that Iceberg has; files may have others that mean the same."""
+        from penstock.pipelines.lakes import iceberg_schemas as schemas
+
+        fields = schemas.partition_fields(schema, partition_by, self.root)
+        found = fit(
+            schemas.arrow_schema(table.schema()),
+            schemas.arrow_schema(schemas.iceberg_schema(schema, self.root)),
+            schemas.partition_by_of(table),
+            [str(field) for field in fields],
+            self.root,
+            evolves=self._evolves,
+        )
+        if not self._evolves:
+            return replace(found, rows=schema)
+        schemas.iceberg_schema(found.table, self.root)
+        schemas.refuse_required(table.schema(), schema, found.changed, self.root)
+        return found
+
     def _append(
-        self, table: Any, epoch: Epoch, files: Sequence[DataFile], details: Mapping[str, Any]
+        self,
+        table: Any,
+        epoch: Epoch,
+        files: Sequence[DataFile],
+        changed: Sequence["pa.Field"],
+        details: Mapping[str, Any],
     ) -> bool:
         """One attempt; False if another commit came in between, so that it has to be tried again.
 
@@ -169,7 +193,7 @@ class IcebergTable:
         from sqlalchemy.exc import OperationalError
 
         try:
-            self._transact(_without_retries(table), epoch, files, details)
+            self._transact(_without_retries(table), epoch, files, changed, details)
         except Exception as failure:
             # SQLite has one kind of error for a file that is locked and for a disk that is full.
             is_full = is_full_disk(failure)
@@ -190,14 +214,22 @@ class IcebergTable:
         return True
 
     def _transact(
-        self, table: Any, epoch: Epoch, files: Sequence[DataFile], details: Mapping[str, Any]
+        self,
+        table: Any,
+        epoch: Epoch,
+        files: Sequence[DataFile],
+        changed: Sequence["pa.Field"],
+        details: Mapping[str, Any],
     ) -> None:
         from penstock.pipelines.lakes.iceberg_history import (
             forget_old_snapshots,
             remove_metadata_of,
         )
+        from penstock.pipelines.lakes.iceberg_schemas import change_columns
 
         transaction = table.transaction()
+        if changed:
+            change_columns(transaction, changed, self.root)
         transaction.set_properties(
             {
                 f"{EPOCH_PREFIX}{epoch.query}": str(epoch.batch),

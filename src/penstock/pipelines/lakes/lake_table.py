@@ -61,8 +61,11 @@ class LakeTable(Protocol):
     def schema(self) -> "pa.Schema":
         """Of the rows, partition columns included."""
 
-    def check(self, schema: "pa.Schema", partition_by: Sequence[str]) -> None:
-        """Refuse rows that do not fit the table as it is."""
+    def check(self, schema: "pa.Schema", partition_by: Sequence[str]) -> "pa.Schema":
+        """How files of the table hold such rows; refuses rows that it can't take.
+
+        What a table that evolves would have to become is changed by `commit` alone.
+        """
 
     def last_batch(self, query: str) -> int | None:
         """The greatest batch of a query that is committed."""
@@ -80,8 +83,9 @@ class LakeTable(Protocol):
     ) -> bool:
         """Make the files part of the table, all or none, and remember the epoch with them.
 
-        Makes the table if there is none. An epoch that is committed already is left alone: then
-        the answer is False, and the files are not the table's.
+        Makes the table if there is none, and changes one that evolves if the files need it. An
+        epoch that is committed already is left alone: then the answer is False, and the files are
+        not the table's.
         """
 
     def sync(self) -> None:

@@ -8,8 +8,17 @@ from penstock.pipelines.lakes.lake_table import LakeRefused, LakeTable
 from penstock.pipelines.specification.model import LakeFormat, Options
 
 
-def open_table(lake_format: LakeFormat, path: str, options: Options | None = None) -> LakeTable:
-    """A table in a folder that the driver and all executors see under the same path."""
+def open_table(
+    lake_format: LakeFormat,
+    path: str,
+    options: Options | None = None,
+    *,
+    evolves: bool = False,
+) -> LakeTable:
+    """A table in a folder that the driver and all executors see under the same path.
+
+    One that evolves gains the columns and the wider types of rows that are committed to it.
+    """
     folder = table_folder(path)
     given = options or {}
     match lake_format:
@@ -17,16 +26,16 @@ def open_table(lake_format: LakeFormat, path: str, options: Options | None = Non
             from penstock.pipelines.lakes.parquet_table import ParquetTable
 
             _refuse_options(given, folder, "Parquet", ())
-            return ParquetTable(folder)
+            return ParquetTable(folder, evolves=evolves)
         case LakeFormat.DELTA:
             from penstock.pipelines.lakes.delta_table import DeltaTable
 
             _refuse_options(given, folder, "Delta", ("delta.",))
-            return DeltaTable(folder, given)
+            return DeltaTable(folder, given, evolves=evolves)
         case LakeFormat.ICEBERG:
             from penstock.pipelines.lakes.iceberg_table import IcebergTable
 
-            return IcebergTable(folder, given)
+            return IcebergTable(folder, given, evolves=evolves)
 
 
 def keeps_partition_columns(lake_format: LakeFormat) -> bool:

@@ -1,4 +1,8 @@
-"""A table of plain Parquet files, exactly once as read through its manifest."""
+"""A table of plain Parquet files, exactly once as read through its manifest.
+
+The manifest also holds the table's columns. Where they change, the entry that brings the first
+files of the new kind brings the new columns with it, and older files stay as they are.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +14,7 @@ from penstock.pipelines.lakes.durable_files import remove_tree
 from penstock.pipelines.lakes.lake_table import Commit, DataFile, LakeRefused
 from penstock.pipelines.lakes.manifest import FOLDER, Entry, Manifest, Query
 from penstock.pipelines.lakes.partition_folders import check_partition_columns
-from penstock.pipelines.lakes.schema_fit import check_fit
+from penstock.pipelines.lakes.schema_fit import Fit, fit
 from penstock.pipelines.lakes.table_marks import refuse_other_table
 from penstock.pipelines.sinks.sink import Epoch
 
@@ -21,8 +25,9 @@ ATTEMPTS_MAX = 1000
 class ParquetTable:
     """Several queries may append at once: each takes the next number of the manifest."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, evolves: bool = False) -> None:
         self._root = path
+        self._evolves = evolves
         self._manifest = Manifest(path)
 
     @property
@@ -38,12 +43,11 @@ class ParquetTable:
     def partition_by(self) -> tuple[str, ...]:
         return self._last().partition_by
 
-    def check(self, schema: pa.Schema, partition_by: Sequence[str]) -> None:
+    def check(self, schema: pa.Schema, partition_by: Sequence[str]) -> pa.Schema:
         refuse_other_table(self._root, "Parquet")
         check_partition_columns(schema, partition_by, self._root)
         last = self._manifest.last()
-        if last is not None:
-            self._check_fit(last, schema, partition_by)
+        return schema if last is None else self._fit(last, schema, partition_by).rows
 
     def last_batch(self, query: str) -> int | None:
         last = self._manifest.last()
@@ -69,13 +73,14 @@ class ParquetTable:
     ) -> bool:
         for _ in range(ATTEMPTS_MAX):
             last = self._manifest.last()
+            columns = schema
             if last is not None:
                 committed = _last_batch(last, epoch.query)
                 if committed is not None and committed >= epoch.batch:
                     self.sync()
                     return False
-                self._check_fit(last, schema, partition_by)
-            entry = _next(last, epoch, files, schema, partition_by, details)
+                columns = self._fit(last, schema, partition_by).table
+            entry = _next(last, epoch, files, columns, partition_by, details)
             # A shared folder may say that a name is taken by what this very call has made.
             if self._manifest.append(entry) or self._manifest.entry(
                 entry.commit.version
@@ -108,8 +113,15 @@ class ParquetTable:
             raise LakeRefused(f"There is no table at {self._root!r}.")
         return last
 
-    def _check_fit(self, last: Entry, schema: pa.Schema, partition_by: Sequence[str]) -> None:
-        check_fit(last.schema, schema, last.partition_by, partition_by, self._root)
+    def _fit(self, last: Entry, schema: pa.Schema, partition_by: Sequence[str]) -> Fit:
+        return fit(
+            last.schema,
+            schema,
+            last.partition_by,
+            partition_by,
+            self._root,
+            evolves=self._evolves,
+        )
 
 
 def _last_batch(entry: Entry, query: str) -> int | None:
@@ -129,5 +141,4 @@ def _next(
     queries = {} if last is None else dict(last.queries)
     queries[epoch.query] = Query(pipeline=epoch.pipeline, flow=epoch.flow, last_batch=epoch.batch)
     commit = Commit(version=version, epoch=epoch, files=tuple(files), details=details)
-    kept = schema if last is None else last.schema
-    return Entry(commit=commit, schema=kept, partition_by=tuple(partition_by), queries=queries)
+    return Entry(commit=commit, schema=schema, partition_by=tuple(partition_by), queries=queries)

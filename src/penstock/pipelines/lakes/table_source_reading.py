@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.pipelines.lakes.lake_table import LakeRefused
+from penstock.pipelines.lakes.schema_fit import narrows
 from penstock.pipelines.lakes.table_source_planning import TableFile, file_gone
 
 # The size at which Spark takes Arrow batches fastest.
@@ -26,7 +27,7 @@ def _read_file(file: TableFile, schema: pa.Schema, root: str) -> Iterator[pa.Rec
             inside = set(parquet.schema_arrow.names) - file.outside.keys()
             names = [name for name in schema.names if name in inside]
             for batch in parquet.iter_batches(BATCH_ROWS, columns=names):
-                yield _conformed(batch, schema, file.outside)
+                yield _conformed(batch, schema, file.outside, root)
     except FileNotFoundError:
         raise file_gone(file.path, root) from None
     except pa.ArrowInvalid as failure:
@@ -37,14 +38,16 @@ def _read_file(file: TableFile, schema: pa.Schema, root: str) -> Iterator[pa.Rec
 
 
 def _conformed(
-    batch: pa.RecordBatch, schema: pa.Schema, outside: Mapping[str, str | None]
+    batch: pa.RecordBatch, schema: pa.Schema, outside: Mapping[str, str | None], root: str
 ) -> pa.RecordBatch:
     """Spark takes no other types than those it expects, to the names of inner fields."""
-    columns = [_column(batch, field, outside) for field in schema]
+    columns = [_column(batch, field, outside, root) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _column(batch: pa.RecordBatch, field: pa.Field, outside: Mapping[str, str | None]) -> pa.Array:
+def _column(
+    batch: pa.RecordBatch, field: pa.Field, outside: Mapping[str, str | None], root: str
+) -> pa.Array:
     if field.name in outside:
         return pa.repeat(value_of(outside[field.name], field.type), batch.num_rows)
     place = batch.schema.get_field_index(field.name)
@@ -52,9 +55,15 @@ def _column(batch: pa.RecordBatch, field: pa.Field, outside: Mapping[str, str | 
         # The column came to the table after the file.
         return pa.nulls(batch.num_rows, field.type)
     column = batch.column(place)
-    return (
-        column if column.type.equals(field.type, check_metadata=True) else column.cast(field.type)
-    )
+    if column.type.equals(field.type, check_metadata=True):
+        return column
+    if narrows(column.type, field.type):
+        # A cast would round numbers without a word.
+        raise LakeRefused(
+            f"The column {field.name!r} of the table {root!r} has been widened from {field.type} to"
+            f" {column.type} while it was read: start the flow again to read it as that."
+        )
+    return column.cast(field.type)
 
 
 def value_of(text: str | None, kind: pa.DataType) -> Any:

@@ -35,7 +35,7 @@ def _lake_sink(sink: model.LakeSink) -> Sink:
     from penstock.pipelines.sinks.lake_sink import LakeWriter
 
     try:
-        table = open_table(sink.format, sink.path, sink.options)
+        table = open_table(sink.format, sink.path, sink.options, evolves=sink.may_evolve)
     except LakeRefused as refused:
         raise SinkRefused(str(refused)) from refused
     return LakeWriter(

@@ -16,6 +16,7 @@ from penstock.pipelines.lakes.partition_folders import check_partition_columns
 from penstock.pipelines.sinks.sink import Epoch, SinkRefused, Written
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
@@ -48,7 +49,7 @@ class LakeWriter:
 
     def prepare(self, schema: "StructType") -> None:
         with self._explained():
-            self._check(schema)
+            self._fitted(schema)
 
     def write(self, frame: "DataFrame", epoch: Epoch) -> Written:
         try:
@@ -68,10 +69,11 @@ class LakeWriter:
         self._table.drop()
         remove_tree(Path(self._table.root) / DATA)
 
-    def _check(self, schema: "StructType") -> None:
+    def _fitted(self, schema: "StructType") -> "pa.Schema":
+        """How the table's files hold such rows."""
         arrow = arrow_schema(schema)
         check_partition_columns(arrow, self._partition_by, self._table.root)
-        self._table.check(arrow, self._partition_by)
+        return self._table.check(arrow, self._partition_by)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -88,11 +90,12 @@ class LakeWriter:
 
     def _write(self, frame: "DataFrame", epoch: Epoch) -> Written:
         # A table that changed since the start is found out before rows are written, not after.
-        self._check(frame.schema)
+        schema = self._fitted(frame.schema)
         folder = f"{DATA}/{epoch.query}/{epoch.batch}-{uuid.uuid4().hex[:12]}"
         with self._given_up(epoch, folder, is_commit=False):
-            files, schema = write_frame(
+            files = write_frame(
                 frame,
+                schema,
                 self._table.root,
                 folder,
                 self._partition_by,

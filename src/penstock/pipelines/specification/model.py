@@ -242,6 +242,8 @@ class LakeSink:
     path: str
     partition_by: tuple[str, ...] = ()
     """Columns; for Iceberg also `day(column)` and its like."""
+    may_evolve: bool = False
+    """Whether the table gains columns and wider types of the rows, which are refused otherwise."""
     options: Options = field(default_factory=dict)
     place: Place
 

@@ -32,7 +32,7 @@ from penstock.pipelines.specification.tree import Node, Scalar
 
 CONSOLE_ROWS = 20
 
-_LAKE_KEYS = ("partition_by", "options")
+_LAKE_KEYS = ("partition_by", "evolve", "options")
 KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "topic": ("topic", "brokers", "key", "options"),
@@ -81,6 +81,7 @@ def _lake_sink(kind: str, fields: Fields, context: Context) -> LakeSink:
         format=LakeFormat(kind),
         path=context.path(fields.needed_text(kind)),
         partition_by=fields.texts("partition_by"),
+        may_evolve=fields.flag("evolve", False),
         options=fields.pairs("options"),
         place=fields.key_place(kind),
     )

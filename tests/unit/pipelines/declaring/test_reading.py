@@ -38,7 +38,7 @@ def averages(readings, spark, parameters, size=3):
 
 @dp.table(
     format="delta", path="lake/averages", partition_cols=["sensor"], every="5 seconds",
-    spark_conf={"spark.b": "table"},
+    spark_conf={"spark.b": "table"}, evolve=True,
 )
 def averages_table(averages):
     return averages
@@ -107,7 +107,7 @@ def test_targets_may_stand_above_or_below_their_flows(tmp_path: Path) -> None:
     assert isinstance(table.sink, LakeSink)
     assert table.sink.format is LakeFormat.DELTA
     assert table.sink.path == str(tmp_path / "lake/averages")
-    assert table.sink.partition_by == ("sensor",)
+    assert (table.sink.partition_by, table.sink.may_evolve) == (("sensor",), True)
     assert (table.input, table.interval) == ("averages_table", "5 seconds")
     alerting = flows["alerting"]
     assert isinstance(alerting.sink, TopicSink)
@@ -122,6 +122,7 @@ def test_targets_may_stand_above_or_below_their_flows(tmp_path: Path) -> None:
     assert flows["two"].sink == flows["three"].sink
     assert isinstance(flows["two"].sink, LakeSink)
     assert flows["two"].sink.path == str(tmp_path / "tables/kept")
+    assert not flows["two"].sink.may_evolve
 
 
 def test_settings_of_a_view_hold_for_the_flows_that_read_it(tmp_path: Path) -> None:

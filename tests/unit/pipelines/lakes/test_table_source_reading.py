@@ -100,3 +100,12 @@ def test_files_that_are_gone_or_no_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "odd.parquet").write_bytes(b"no Parquet")
     with pytest.raises(LakeRefused, match=r"The file '.*odd\.parquet' .* can't be read: .*\.$"):
         read(tmp_path / "odd.parquet", schema)
+
+
+def test_a_column_that_was_widened_is_never_read_as_the_narrower_type(tmp_path: Path) -> None:
+    """A cast from double to float would round, and say nothing."""
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"real": [0.1], "in": [{"n": 1}]}), path)
+    for name, kind in (("real", pa.float32()), ("in", pa.struct([("n", pa.int32())]))):
+        with pytest.raises(LakeRefused, match=rf"The column '{name}' .* has been widened from"):
+            read(path, pa.schema([(name, kind)]))

@@ -14,7 +14,7 @@ from penstock.pipelines.sinks.lake_sink import LakeWriter
 from penstock.pipelines.sinks.sink import SinkRefused, Written
 from penstock.pipelines.specification.model import LakeFormat
 from tests.unit.pipelines.lakes.dying import noted_syncs
-from tests.unit.pipelines.lakes.lake_rig import SCHEMA, append, epoch, write_files
+from tests.unit.pipelines.lakes.lake_rig import append, epoch, write_files
 
 
 class Frame:
@@ -34,13 +34,13 @@ class Tasks:
         self.orphans = orphans
 
     def __call__(
-        self, _: Any, root: str, folder: str, partition_by: tuple[str, ...], **__: Any
-    ) -> tuple[list[DataFile], Any]:
+        self, _: Any, __: Any, root: str, folder: str, partition_by: tuple[str, ...], **___: Any
+    ) -> list[DataFile]:
         for _ in range(self.orphans):
             write_files(root, [("orphan", -1)], folder=folder)
         if not self.rows:
-            return [], SCHEMA
-        return write_files(root, self.rows, partition_by, folder=folder), SCHEMA
+            return []
+        return write_files(root, self.rows, partition_by, folder=folder)
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_a_folder_that_the_driver_does_not_see_is_refused(
     table: ParquetTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     missing = DataFile(path="data/elsewhere.parquet", rows=1, size=1, sha256="00")
-    use(monkeypatch, lambda *_, **__: ([missing], SCHEMA))
+    use(monkeypatch, lambda *_, **__: [missing])
     with pytest.raises(SinkRefused, match="must be shared by all machines under one path"):
         LakeWriter(table).write(FRAME, epoch(0))
     assert not table.exists()

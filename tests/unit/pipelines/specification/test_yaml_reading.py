@@ -143,7 +143,11 @@ def test_flows_and_sinks(tmp_path: Path) -> None:
         SMALLEST
         + """\
   topic: {from: readings, to: {topic: out, key: sensor, options: {kafka.acks: all}}, every: 1 day}
-  delta: {from: readings, to: {delta: lake/a, partition_by: [a, b]}, mode: update, settings: {x: 1}}
+  delta:
+    from: readings
+    to: {delta: lake/a, partition_by: [a, b], evolve: true}
+    mode: update
+    settings: {x: 1}
   iceberg: {from: readings, to: {iceberg: lake/b, options: {table: readings}}}
   parquet: {from: readings, to: {parquet: file:///lake/c, partition_by: a}}
   function: {from: readings, to: {function: work.py:ring}}
@@ -158,11 +162,13 @@ def test_flows_and_sinks(tmp_path: Path) -> None:
     assert (flows["topic"].interval, flows["topic"].mode) == ("1 day", OutputMode.APPEND)
     assert isinstance(delta, LakeSink)
     assert (delta.path, delta.partition_by) == (str(tmp_path / "lake/a"), ("a", "b"))
+    assert delta.may_evolve
     assert (flows["delta"].mode, flows["delta"].settings) == (OutputMode.UPDATE, {"x": "1"})
     assert isinstance(iceberg, LakeSink)
     assert iceberg.options == {"table": "readings"}
     assert isinstance(parquet, LakeSink)
     assert (parquet.path, parquet.partition_by) == ("/lake/c", ("a",))
+    assert not parquet.may_evolve
     assert isinstance(function, FunctionSink)
     assert function.function.name == "ring"
     assert isinstance(shown, ConsoleSink)
