@@ -7,6 +7,10 @@
 import json
 from pathlib import Path
 
+from penstock.model.ids import TopicPartition
+from penstock.spark.planning.errors import PlanError
+from penstock.spark.reading.stream_offsets import StreamOffset
+
 # Spark knows nothing of folders that are given without a scheme but its own default file system.
 SCHEME = "file://"
 
@@ -32,6 +36,39 @@ def last_planned(checkpoint: Path) -> int | None:
 
 def last_committed(checkpoint: Path) -> int | None:
     return _last_batch(checkpoint / "commits")
+
+
+def planned_ranges(checkpoint: Path, batch: int) -> dict[TopicPartition, range]:
+    """The offsets of topics that a batch reads; sources of other kinds have none."""
+    before = _positions(checkpoint, batch - 1)
+    found: dict[TopicPartition, range] = {}
+    for source, end in _positions(checkpoint, batch).items():
+        starts = end.first_start
+        if starts is None:
+            starts = before[source].position if source in before else {}
+        for place, offset in end.position.items():
+            if offsets := range(starts.get(place, 0), offset):
+                found[place] = offsets
+    return found
+
+
+def _positions(checkpoint: Path, batch: int) -> dict[int, StreamOffset]:
+    """Of each source that is a topic, by its number: where it stands after the batch.
+
+    The file has a line for its version, one for the batch as a whole, and one for each source.
+    """
+    try:
+        lines = (checkpoint / "offsets" / str(batch)).read_text().splitlines()
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    found = {}
+    for source, line in enumerate(lines[2:]):
+        try:
+            found[source] = StreamOffset.from_json(json.loads(line))
+        except (PlanError, ValueError, AttributeError):
+            # A table, files, or a source of which nothing has been read.
+            continue
+    return found
 
 
 def clear_unplanned(checkpoint: Path) -> None:

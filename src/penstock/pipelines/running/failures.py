@@ -2,15 +2,18 @@
 
 A failure comes wrapped: in the query's, in that of `foreachBatch`, in the job's, in the task's. The
 innermost one is what went wrong, and it is at the end: either the last line of the last Python
-traceback, or what follows the last error class in brackets.
+traceback, or what follows the last error class in brackets. Where code of the user's was under way,
+the sentence names its file and line, and of a flow also what the batch read.
 """
 
 import re
 import shutil
+import traceback
 from pathlib import Path
 
 from penstock.model.errors import Explained
 from penstock.pipelines.lakes.full_disk import full_disk_sentence, says_full_disk
+from penstock.pipelines.running.checkpoint_folder import last_planned, planned_ranges
 
 QUERY_DETAILS = "\n=== Streaming Query ==="
 TRACEBACK = "Traceback (most recent call last):"
@@ -25,9 +28,20 @@ JAVA_CLASS = re.compile(r"^(?:[a-z_][\w]*\.)+[A-Z][\w$]*: ")
 LOST_TASK = re.compile(r"\((?P<host>[^\s()]+) executor (?P<executor>[^\s()]+)\)")
 MISSING_MODULE = re.compile(r"No module named '(?P<module>[\w.]+)'")
 MISSING_PYTHON = re.compile(r'Cannot run program "(?P<program>[^"]+)"')
+# What we refuse says all that there is to say, wherever it was raised.
+OUR_SENTENCE = re.compile(r"^penstock\.[\w.]+: ", re.M)
+# `  File "/home/me/anomalies.py", line 46, in bad`
+FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>\S+)', re.M)
+# Code that is nobody's own: installed, Python's, Spark's, or of no file.
+LIBRARIES = re.compile(
+    r"/(site|dist)-packages/|/lib/python\d|\.zip/|^<|/py4j/|/python/pyspark/"
+    r"|/pyspark/(sql|errors|cloudpickle|worker|serializers|util)\b"
+)
+OWN_CODE = f"{Path(__file__).parents[2]}/"
 # Whose text says nothing that a user of the class would not know.
 OURS = ("penstock.", "pyspark.")
 SENTENCE_LENGTH_MAX = 1_000
+RANGES_SHOWN_MAX = 8
 # A disk with less room than this is taken for the one that a failure speaks of.
 FULL_BYTES_MAX = 1024 * 1024
 
@@ -37,18 +51,60 @@ def sentence_of(error: BaseException) -> str:
     if isinstance(error, Explained):
         return str(error)
     text = str(error).strip()
-    found = worker_sentence(text) or innermost(text)
-    return sentence(found or type(error).__name__)
+    if (found := worker_sentence(text)) is not None:
+        return sentence(found)
+    found = sentence(innermost(text) or type(error).__name__)
+    line = user_line(error)
+    if line is None:
+        return found
+    if TRACEBACK not in text and not isinstance(error, spark_refusals()):
+        # Raised in this very process, so that its class is not part of the text.
+        found = sentence(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+    return f"{found.removesuffix('.')} ({line})."
+
+
+def user_line(error: BaseException) -> str | None:
+    """The last line of the user's own code that was under way, in a task or in this process."""
+    raised = str(error).partition(QUERY_DETAILS)[0].rpartition(TRACEBACK)[2]
+    if OUR_SENTENCE.search(raised):
+        return None
+    in_task = [(each["file"], each["line"], each["name"]) for each in FRAME.finditer(raised)]
+    here = [
+        (frame.filename, str(frame.lineno), frame.name)
+        for frame in traceback.extract_tb(error.__traceback__)
+    ]
+    for file, number, name in (*reversed(in_task), *reversed(here)):
+        if not LIBRARIES.search(file) and not file.startswith(OWN_CODE):
+            return f"{file}:{number}, in {name}"
+    return None
 
 
 def sentence_of_query(error: BaseException, checkpoint: Path) -> str:
     """The same for what ended a query, whose checkpoint Spark writes before and after a batch."""
     found = sentence_of(error)
-    if isinstance(error, Explained) or not _is_full_disk(found, str(error)):
+    if isinstance(error, Explained):
         return found
+    if not _is_full_disk(found, str(error)):
+        return found if user_line(error) is None else f"{found}{_batch_text(checkpoint)}"
     if _free_bytes(checkpoint) < FULL_BYTES_MAX:
         return full_disk_sentence(f"the checkpoint {checkpoint}")
     return full_disk_sentence("Spark's own files (spark.local.dir) on the driver or a worker")
+
+
+def _batch_text(checkpoint: Path) -> str:
+    """Where to look for the record: a function gets many, and Spark says of none where it is."""
+    batch = last_planned(checkpoint)
+    ranges = {} if batch is None else planned_ranges(checkpoint, batch)
+    if not ranges:
+        return ""
+    shown = [
+        f"{offsets.start} to {offsets[-1]} of partition {place.partition} of topic {place.topic}"
+        for place, offsets in sorted(ranges.items())
+    ]
+    if len(shown) > RANGES_SHOWN_MAX:
+        left_out = len(shown) - RANGES_SHOWN_MAX
+        shown = [*shown[:RANGES_SHOWN_MAX], f"{left_out} other partitions"]
+    return f" The record is in batch {batch}, which reads offsets {' and '.join(shown)}."
 
 
 def _is_full_disk(found: str, text: str) -> bool:

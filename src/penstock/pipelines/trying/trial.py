@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from uuid import uuid4
 
-from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as spark
 from pyspark.sql.streaming.query import StreamingQuery
@@ -136,7 +136,7 @@ def _results(
                 started[name] = _started(pipeline, name, frame, checkpoints / name)
         for name, one in started.items():
             _wait(name, one.query)
-        return {name: _rows(frame, started.get(name)) for name, frame in frames.items()}
+        return {name: _rows(name, frame, started.get(name)) for name, frame in frames.items()}
     finally:
         _stop(started.values())
 
@@ -184,11 +184,14 @@ def _wait(dataset: str, query: StreamingQuery) -> None:
         raise TrialFailed(f"{dataset} had not ended after {QUERY_TIMEOUT_S} seconds.")
 
 
-def _rows(frame: DataFrame, started: Started | None) -> list[dict[str, Any]]:
-    session = frame.sparkSession
-    # Through Arrow, since collect() turns times into those of this machine's time zone.
-    table = frame.toArrow() if started is None else session.table(started.table).toArrow()
-    rows: list[dict[str, Any]] = table.to_pylist()
+def _rows(dataset: str, frame: DataFrame, started: Started | None) -> list[dict[str, Any]]:
+    if started is not None:
+        frame = frame.sparkSession.table(started.table)
+    try:
+        # Not collect(), which turns times into those of this machine's time zone.
+        rows: list[dict[str, Any]] = frame.toArrow().to_pylist()
+    except PythonException as error:
+        raise TrialFailed(f"{dataset} failed: {sentence_of(error)}") from error
     return rows
 
 

@@ -1,8 +1,13 @@
 """Of what Spark says about a failure, the sentence that matters is left."""
 
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from penstock.pipelines.running.failures import sentence_of, worker_sentence
+from penstock.pipelines.running.failures import sentence_of, sentence_of_query, worker_sentence
 from penstock.pipelines.sinks.sink import SinkRefused
 
 QUERY = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: "
@@ -62,7 +67,7 @@ Driver stacktrace:"""
     ("text", "sentence"),
     [
         (SOURCE, "Topic nothere does not exist."),
-        (BATCH, "ValueError: sensor 7 is too hot."),
+        (BATCH, "ValueError: sensor 7 is too hot (/home/me/anomalies.py:46, in bad)."),
         (
             RAISED_IN_SQL,
             'A row of readings breaks the rule plausible (temperature < 80): {"temperature":99.0}.',
@@ -110,3 +115,68 @@ def test_a_worker_that_lacks_something_is_named(text: str, said: str) -> None:
 def test_the_driver_is_no_worker() -> None:
     text = "Lost task 0.0 (TID 1) (host executor driver): No module named 'pandas'"
     assert worker_sentence(text) is None
+
+
+IN_A_LIBRARY = (
+    QUERY
+    + """[FOREACH_BATCH_USER_FUNCTION_ERROR] Reason: Traceback (most recent call \
+last):
+  File "/x/py4j/clientserver.py", line 644, in _call_proxy
+pyspark.errors.exceptions.captured.PythonException: An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "/v/lib/python3.11/site-packages/pyspark/python/lib/pyspark.zip/pyspark/worker.py", line 1
+  File "/home/me/steps.py", line 3, in outer
+  File "/home/me/more.py", line 8, in <lambda>
+  File "/v/lib/python3.11/site-packages/pandas/core/series.py", line 1040, in __getitem__
+    return self._get_value(key)
+  File "<__array_function__ internals>", line 5, in take
+penstock_pipeline_steps_0123456789ab.TooHot: sensor 7
+is too hot"""
+    + END
+)
+
+
+def test_the_last_line_of_the_users_own_code_is_named() -> None:
+    """Deeper ones belong to libraries, and earlier ones only led there."""
+    found = sentence_of(RuntimeError(IN_A_LIBRARY))
+    assert found == "TooHot: sensor 7 is too hot (/home/me/more.py:8, in <lambda>)."
+
+
+def _raised(function: Callable[[], object]) -> Exception:
+    try:
+        function()
+    except Exception as error:
+        return error
+    raise AssertionError("it raises")
+
+
+def test_what_a_function_raises_on_the_driver_has_its_type_file_and_line() -> None:
+    code = compile("def ring(rows):\n    return rows['hot']\n", "/home/me/alarm.py", "exec")
+    names: dict[str, Any] = {}
+    exec(code, names)
+    error = _raised(lambda: names["ring"]({}))
+    assert sentence_of(error) == "KeyError: 'hot' (/home/me/alarm.py:2, in ring)."
+
+
+def test_a_failed_function_is_told_with_what_its_batch_read(tmp_path: Path) -> None:
+    offsets = tmp_path / "offsets"
+    offsets.mkdir()
+    first = {"@start": {"readings": {"0": 5, "1": 0}}, "readings": {"0": 9, "1": 0}}
+    second = {"readings": {"0": 10, "1": 4, "2": 3}}
+    head = 'v1\n{"batchWatermarkMs":0}\n'
+    (offsets / "0").write_text(f'{head}{{"version": 7}}\n{json.dumps(first)}')
+    said = "ValueError: sensor 7 is too hot (/home/me/anomalies.py:46, in bad)."
+    assert sentence_of_query(RuntimeError(BATCH), tmp_path) == (
+        f"{said} The record is in batch 0, which reads offsets 5 to 8 of partition 0 of topic"
+        " readings."
+    )
+    (offsets / "1").write_text(f'{head}{{"version": 8}}\n{json.dumps(second)}')
+    assert sentence_of_query(RuntimeError(BATCH), tmp_path) == (
+        f"{said} The record is in batch 1, which reads offsets 9 to 9 of partition 0 of topic"
+        " readings and 0 to 3 of partition 1 of topic readings and 0 to 2 of partition 2 of topic"
+        " readings."
+    )
+    assert sentence_of_query(RuntimeError(SOURCE), tmp_path) == "Topic nothere does not exist."
+    many = {"readings": {str(partition): 20 for partition in range(12)}}
+    (offsets / "2").write_text(f"{head}-\n{json.dumps(many)}")
+    assert sentence_of_query(RuntimeError(BATCH), tmp_path).endswith(" and 4 other partitions.")
