@@ -54,6 +54,103 @@ def test_plan_takes_parameters_and_tells_problems(tmp_path: Path) -> None:
         run("plan", file, "-p", "lak=/x")
 
 
+# Hides what plain `pip install penstock` does not bring from the finder that looks into folders, so
+# that Python goes on as it does where nothing of it is installed.
+WITHOUT_SPARK = """
+import sys
+from importlib.machinery import PathFinder
+
+HIDDEN = {hidden}
+
+class Bare(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.partition(".")[0] in HIDDEN else super().find_spec(name, path, target)
+
+sys.meta_path = [Bare if finder is PathFinder else finder for finder in sys.meta_path]
+from penstock.cli.main import cli
+cli.main(["pipeline", *sys.argv[1:]])
+"""
+HIDDEN = (
+    *("pyspark", "py4j", "pyarrow", "pandas", "numpy", "numba"),
+    *("deltalake", "pyiceberg", "fastavro", "google"),
+)
+IN_PYTHON = """\
+import numpy as np
+import pandas as pd
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.functions import pandas_udf
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from pyspark.sql.types import DoubleType, StructField, StructType
+
+from penstock import pipelines as dp
+
+SCHEMA = StructType([StructField("celsius", DoubleType())])
+HOT = (sf.col("celsius") > 60) & ~sf.col("key").isNull() | (1 + sf.col("offset") < np.int64(3))
+
+
+class Alarms(StatefulProcessor):
+    def init(self, handle: pd.DataFrame | None) -> None: ...
+
+
+@pandas_udf("double")
+def kelvin(celsius: pd.Series) -> pd.Series:
+    return celsius + 273.15
+
+
+@pandas_udf(returnType=DoubleType())
+def fahrenheit(celsius: "pd.Series") -> Column | None: ...
+
+
+dp.create_source("readings", topic="readings")
+
+
+@dp.table(format="delta", path="lake/hot")
+def hot(readings: DataFrame) -> DataFrame:
+    return readings.where(HOT).select(kelvin("celsius"))
+"""
+
+
+def run_without_spark(*words: str | Path) -> "subprocess.CompletedProcess[str]":
+    program = WITHOUT_SPARK.format(hidden=HIDDEN)
+    return subprocess.run(
+        [sys.executable, "-c", program, *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+
+
+def test_plan_needs_no_spark_for_yaml(tmp_path: Path) -> None:
+    run("init", tmp_path)
+    outcome = run_without_spark("plan", tmp_path / "pipeline.yaml")
+    assert (outcome.returncode, outcome.stderr) == (0, "")
+    assert outcome.stdout.startswith("orders: 1 source, 3 steps, 4 flows\n")
+
+
+def test_plan_needs_no_spark_for_python_though_the_file_imports_it(tmp_path: Path) -> None:
+    file = tmp_path / "readings.py"
+    file.write_text(IN_PYTHON)
+    outcome = run_without_spark("plan", file)
+    assert (outcome.returncode, outcome.stderr) == (0, "")
+    assert outcome.stdout.startswith("readings: 1 source, 1 step, 1 flow\n")
+    assert "hot  (delta lake/hot" in outcome.stdout
+    # What needs Spark says so in a sentence.
+    refused = run_without_spark("validate", file)
+    assert refused.returncode == 1
+    assert "This needs Spark: pip install 'penstock[spark]'." in refused.stderr
+
+
+def test_a_library_that_is_missing_is_still_told_where_there_is_no_spark(tmp_path: Path) -> None:
+    file = tmp_path / "readings.py"
+    file.write_text("import nothing_of_this_name\n")
+    outcome = run_without_spark("plan", file)
+    assert outcome.returncode == 1
+    assert "readings.py:1" in outcome.stderr
+    assert "ModuleNotFoundError: No module named 'nothing_of_this_name'." in outcome.stderr
+
+
 def test_plan_loads_neither_spark_nor_arrow(tmp_path: Path) -> None:
     run("init", tmp_path)
     file = str(tmp_path / "pipeline.yaml")

@@ -13,6 +13,7 @@ from threading import RLock
 from types import ModuleType
 
 from penstock.pipelines.building.functions import problem_in_python
+from penstock.pipelines.declaring.stand_ins import stand_ins
 from penstock.pipelines.specification.problems import Place, SpecificationRefused
 
 MODULE_PREFIX = "penstock_pipeline_"
@@ -28,7 +29,7 @@ def run_file(path: Path) -> None:
     module.__file__ = str(path)
     try:
         code = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
-        with _IMPORTING, _known(module), _neighbours(path.parent):
+        with _IMPORTING, stand_ins(), _known(module), _neighbours(path.parent):
             exec(code, vars(module))
     except SpecificationRefused:
         raise
