@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -15,7 +16,7 @@ from rich.console import Console
 
 from penstock.cli.main import cli
 from penstock.cli.pipeline import screen as screen_module
-from penstock.cli.pipeline.screen import LiveScreen, PlainScreen, flows_table, headline
+from penstock.cli.pipeline.screen import LiveScreen, PlainScreen, flows_table, headline, web_pages
 from penstock.cli.pipeline.screen_cells import (
     COLUMNS,
     cells,
@@ -127,8 +128,28 @@ def test_sizes_and_times_are_short() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("host", "opened"),
+    [
+        ("localhost", "localhost"),
+        ("127.0.1.1", "127.0.1.1"),
+        ("[::1]", "[::1]"),
+        ("0.0.0.0", "127.0.0.1"),
+        ("[::]", "127.0.0.1"),
+    ],
+)
+def test_an_address_is_shown_only_where_it_can_be_opened(host: str, opened: str) -> None:
+    run = replace(RUN, host=socket.gethostname(), ui=f"http://{host}:4041")
+    assert web_pages(run) == f"http://{opened}:4041"
+    assert web_pages(replace(run, host="another-machine")) is None
+    named = replace(run, host="another-machine", ui="http://driver.example.org:4041")
+    assert web_pages(named) == "http://driver.example.org:4041"
+    assert web_pages(replace(run, ui=None)) is None
+
+
 def test_the_headline_says_where_and_how_long() -> None:
-    assert headline(RUN) == "iot: running on local[2], 65 s, http://localhost:4040"
+    here = replace(RUN, host=socket.gethostname())
+    assert headline(here) == "iot: running on local[2], 65 s, http://localhost:4040"
     assert headline(replace(RUN, state=RunState.ENDED)) == "iot: ended on local[2], 65 s"
     assert headline(replace(RUN, state=RunState.KILLED)) == "iot: killed on local[2]"
 

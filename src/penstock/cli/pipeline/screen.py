@@ -1,11 +1,13 @@
 """Shows a running pipeline: a live table on a terminal, lines elsewhere."""
 
+import socket
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from penstock.cli.pipeline.screen_cells import COLUMNS, TEXT_COLUMNS, cells, line, shortened
 from penstock.pipelines.running.progress import BatchProgress
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 # A flow with quick batches does not fill a log.
 LINE_EVERY_S = 1.0
 REFRESH_PER_SECOND = 4
+# What a server listens on, and no browser can open.
+EVERY_ADDRESS = ("0.0.0.0", "::")
 
 
 class PlainScreen:
@@ -98,7 +102,24 @@ def headline(run: Run) -> str:
     said = f"{run.pipeline}: {run.state}{where}"
     if run.state is not RunState.KILLED:
         said += f", {seconds:.0f} s"
-    return f"{said}, {run.ui}" if run.ui and not run.is_over else said
+    pages = web_pages(run)
+    return f"{said}, {pages}" if pages and not run.is_over else said
+
+
+def web_pages(run: Run) -> str | None:
+    """The address of Spark's own pages, if it can be opened from this machine.
+
+    Spark listens on loopback where a run has one machine, and that is another one elsewhere.
+    """
+    parts = urlsplit(run.ui or "")
+    if not parts.hostname:
+        return None
+    is_loopback = parts.hostname in ("localhost", "::1") or parts.hostname.startswith("127.")
+    if parts.hostname not in EVERY_ADDRESS and not is_loopback:
+        return run.ui
+    if run.host != socket.gethostname():
+        return None
+    return run.ui if is_loopback else f"{parts.scheme}://127.0.0.1:{parts.port}"
 
 
 @contextmanager
