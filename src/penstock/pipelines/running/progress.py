@@ -167,6 +167,14 @@ def from_line(line: str) -> BatchProgress:
     return BatchProgress(**(content | {"total": Totals(**content["total"])}))
 
 
+def is_idle(durations_ms: Mapping[str, int]) -> bool:
+    """Whether Spark only looked for something new, and speaks of the batch that is yet to come.
+
+    It does so at the end of a run to the end of its sources that found nothing.
+    """
+    return "triggerExecution" in durations_ms and "addBatch" not in durations_ms
+
+
 class ProgressLog:
     """`progress.jsonl`: grows to a limit, then becomes `progress.1.jsonl` and begins anew."""
 
@@ -223,7 +231,9 @@ def _tail(path: Path, count: int) -> list[BatchProgress]:
         if len(found) == count:
             break
         with suppress(ValueError, KeyError, TypeError):
-            found.append(from_line(line.decode()))
+            batch = from_line(line.decode())
+            if not is_idle(batch.durations_ms):
+                found.append(batch)
     return found[::-1]
 
 

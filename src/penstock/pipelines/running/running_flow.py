@@ -13,6 +13,7 @@ from penstock.pipelines.running.progress import (
     ProgressLog,
     Totals,
     batch_progress,
+    is_idle,
     with_lag_from,
 )
 from penstock.pipelines.running.stopping import (
@@ -164,6 +165,11 @@ def _progress_since(query: Any, batch: int) -> list[dict[str, Any]]:
     if last is None or last.batchId() <= batch:
         return []
     if last.batchId() == batch + 1:
-        return [json.loads(last.json())]
-    recent = [json.loads(each.json()) for each in query.recentProgress()]
-    return [each for each in recent if each["batchId"] > batch]
+        found = [json.loads(last.json())]
+    else:
+        found = [json.loads(each.json()) for each in query.recentProgress()]
+    return [
+        each
+        for each in found
+        if each["batchId"] > batch and not is_idle(each.get("durationMs") or {})
+    ]

@@ -1,7 +1,7 @@
 """How flows are looked after: started one by one, tried again, told of, ended together."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,24 +35,30 @@ FRAME: Any = None
 
 
 class FakeProgress:
-    def __init__(self, batch: int) -> None:
+    def __init__(self, batch: int, durations_ms: Mapping[str, int]) -> None:
         self._batch = batch
+        self._durations_ms = durations_ms
 
     def batchId(self) -> int:  # noqa: N802
         return self._batch
 
     def json(self) -> str:
         content = {"id": QUERY, "timestamp": "2026-01-01T00:00:00Z", "batchId": self._batch}
-        return json.dumps(content | {"numInputRows": 10, "batchDuration": 5})
+        counts = {"numInputRows": 10, "batchDuration": 5, "durationMs": self._durations_ms}
+        return json.dumps(content | counts)
 
 
 class FakeQuery:
     """Ends after `looks` looks at it, with `error` if it has one."""
 
-    def __init__(self, *, looks: int, batches: int = 0, error: str | None = None) -> None:
+    def __init__(
+        self, *, looks: int, batches: int = 0, error: str | None = None, idle: bool = False
+    ) -> None:
         self.looks = looks
         self.was_stopped = False
-        self._progress = [FakeProgress(batch) for batch in range(batches)]
+        self._progress = [FakeProgress(n, {"addBatch": 4}) for n in range(batches)]
+        if idle:
+            self._progress.append(FakeProgress(batches, {"triggerExecution": 4}))
         self._error = error
 
     @property
@@ -164,6 +170,13 @@ def test_a_run_to_the_end_goes_in_the_order_of_what_is_handed_over(
     assert rig.watcher.batches.count(("find", 1)) == 1
     kept = ProgressLog(rig.storage.flow("find").progress).last(9)
     assert [(each.batch, each.total.rows_in) for each in kept] == [(0, 10), (1, 20)]
+
+
+def test_a_last_look_that_found_nothing_is_not_counted(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig(raw=[FakeQuery(looks=4, batches=2, idle=True)])
+    (raw,) = rig.run()
+    assert (raw.batches, raw.rows_in) == (2, 20)
+    assert [each.batch for each in ProgressLog(rig.storage.flow("raw").progress).last(9)] == [0, 1]
 
 
 def test_a_flow_whose_python_did_not_start_in_time_is_tried_again(

@@ -123,3 +123,16 @@ def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
     with path.open("a") as file:
         file.write('{"at_ms":17')
     assert log.last() == [batch]
+
+
+def test_a_look_that_found_nothing_is_not_a_batch(tmp_path: Path) -> None:
+    """Spark tells of it under the number of the batch that is yet to come.
+
+    Taken for a batch, it would make the checkpoint look older than the flow. Logs of earlier
+    versions hold such lines.
+    """
+    log = ProgressLog(tmp_path / "progress.jsonl")
+    batch = batch_progress(SPARK, None)
+    log.append(batch)
+    log.append(replace(batch, batch=2, durations_ms={"latestOffset": 0, "triggerExecution": 11}))
+    assert log.last() == [batch]
