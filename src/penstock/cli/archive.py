@@ -13,7 +13,7 @@ from penstock.cli.lazy_group import CommandGroup
 from penstock.cli.options import bootstrap_option, client_options, json_option, setting_pairs
 from penstock.cli.output import counted, print_json
 from penstock.cli.progress import progress
-from penstock.cli.spark_options import spark_options
+from penstock.cli.spark_options import outage_option, spark_options
 
 if TYPE_CHECKING:
     from penstock.pipelines.archives.ledger import Entry
@@ -98,6 +98,7 @@ def archive() -> None:
     callback=setting_pairs,
     help="An option of the table, such as Iceberg's catalog; may be repeated.",
 )
+@outage_option
 @spark_options
 @bootstrap_option
 @json_option
@@ -111,6 +112,7 @@ def archive_topic(
     offsets_max: int,
     is_loss_allowed: bool,
     options: dict[str, str],
+    outage_s_max: float,
     master: str | None,
     settings: dict[str, str],
     bootstrap: str,
@@ -135,6 +137,7 @@ def archive_topic(
         interval=interval,
         is_loss_allowed=is_loss_allowed,
         offsets_per_batch_max=offsets_max,
+        outage_s_max=outage_s_max,
     )
     entries = ArchiveRun(wanted, name, master=master, settings=settings).run()
     _tell(name, path, entries, as_json=as_json)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cli.interrupts import Interrupts
 from penstock.cli.progress import progress
+from penstock.cli.spark_options import OutageLines
 from penstock.client.admin import Admin
 from penstock.pipelines.archives.archiving import Archiving, Wanted
 from penstock.pipelines.archives.description import FOLDER
@@ -13,6 +14,7 @@ from penstock.pipelines.archives.ledger import Entry
 from penstock.pipelines.archives.refusals import ArchiveRefused
 from penstock.pipelines.archives.topic_facts import topic_facts
 from penstock.pipelines.lakes.full_disk import full_disk_explained
+from penstock.pipelines.running.broker_watch import BrokerWatch
 from penstock.pipelines.running.failures import sentence_of_query
 from penstock.pipelines.running.sessions import make_session
 from penstock.pipelines.running.stopping import is_stop, stop_after_batch
@@ -62,11 +64,14 @@ class ArchiveRun:
     def _follow(self, archiving: Archiving, spark: "SparkSession", interrupts: Interrupts) -> None:
         total = archiving.offsets_left() if self._wanted.is_once else None
         seen = 0
-        with progress(f"archive {self._topic.name}", total, shown=True) as advance:
+        bar = progress(f"archive {self._topic.name}", total, shown=True)
+        with bar as advance, BrokerWatch([self._wanted.bootstrap]) as watch:
+            outages = OutageLines(watch)
             query = self._started(archiving, spark)
             while query.isActive and interrupts.noted is None:
                 # The query runs in threads of its own; this one only looks on.
                 time.sleep(POLL_S)
+                outages.tell()
                 for entry in self._entries[seen:]:
                     advance(entry.offsets)
                     seen += 1

@@ -7,7 +7,7 @@ import click
 from penstock.cli.options import bootstrap_option, json_option
 from penstock.cli.output import counted, print_json
 from penstock.cli.replay_bounds import TIME_HELP, Moment, OffsetBound, OffsetBoundType, TimeType
-from penstock.cli.spark_options import spark_options
+from penstock.cli.spark_options import outage_option, spark_options
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -37,6 +37,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
     help="How batches are compressed.",
 )
 @click.option("--again", "is_again", is_flag=True, help="Even if it was brought back already.")
+@outage_option
 @spark_options
 @bootstrap_option
 @json_option
@@ -49,6 +50,7 @@ def replay(
     until_offset: tuple[OffsetBound, ...],
     compression: str,
     is_again: bool,
+    outage_s_max: float,
     master: str | None,
     settings: dict[str, str],
     bootstrap: str,
@@ -77,6 +79,7 @@ def replay(
             words=_words(from_ms=from_time, until_ms=until_time),
         ),
         compression=compression,
+        outage_s_max=outage_s_max,
         is_again=is_again,
     )
     records = run_replay(wanted, topic, master=master, settings=settings)

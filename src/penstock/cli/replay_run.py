@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cli.interrupts import Interrupts
 from penstock.cli.progress import progress
+from penstock.cli.spark_options import OutageLines
 from penstock.client.admin import Admin
 from penstock.pipelines.archives.locking import only_one
 from penstock.pipelines.archives.refusals import ArchiveRefused
@@ -14,6 +15,7 @@ from penstock.pipelines.archives.replay_note import FOLDER
 from penstock.pipelines.archives.replay_target import target_topic
 from penstock.pipelines.archives.replaying import Archived, Replaying, ReplayWanted
 from penstock.pipelines.lakes.full_disk import full_disk_explained
+from penstock.pipelines.running.broker_watch import BrokerWatch
 from penstock.pipelines.running.failures import sentence_of
 from penstock.pipelines.running.sessions import make_session
 from penstock.pipelines.running.workers import check_workers
@@ -50,12 +52,19 @@ def run_replay(
         )
         try:
             check_workers(spark)
-            return _follow(replay, spark, topic, interrupts)
+            with BrokerWatch([wanted.bootstrap]) as watch:
+                return _follow(replay, spark, topic, interrupts, OutageLines(watch))
         finally:
             spark.stop()
 
 
-def _follow(replay: Replaying, spark: "SparkSession", topic: str, interrupts: Interrupts) -> int:
+def _follow(
+    replay: Replaying,
+    spark: "SparkSession",
+    topic: str,
+    interrupts: Interrupts,
+    outages: OutageLines,
+) -> int:
     job = _Job(replay, spark)
     shown = 0
     with progress(f"replay to {topic}", replay.rows_max, shown=True) as advance:
@@ -63,6 +72,7 @@ def _follow(replay: Replaying, spark: "SparkSession", topic: str, interrupts: In
         while job.is_alive():
             interrupts.check()
             job.join(POLL_S)
+            outages.tell()
             written = replay.written()
             advance(written - shown)
             shown = written

@@ -100,6 +100,21 @@ def test_a_flow_as_a_row() -> None:
     assert set(waiting[3:]) == {""}
 
 
+def test_what_a_run_waits_for_is_told_on_each_kind_of_screen(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    silent = {"x:1": "No broker answers at x:1: connection refused."}
+    calm = RunView(run=RUN, flows=(FLOW,))
+    waiting = replace(calm, run=replace(RUN, silent=silent))
+    plain = PlainScreen()
+    for view in (calm, waiting, waiting, calm, calm):
+        plain.show(view)
+    said = "No broker answers at x:1: connection refused. Waiting for it."
+    assert capsys.readouterr().err.splitlines() == [said, "A broker answers at x:1 again."]
+    assert flows_table(waiting).caption == said
+    assert flows_table(calm).caption is None
+
+
 def test_a_batch_as_a_line() -> None:
     assert line("averages", BATCH) == (
         "averages: batch 12, 1,000 rows in, 24 out, 5,000/s, 310 ms, lag 4,003, "

@@ -3,13 +3,14 @@
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from penstock.cli.pipeline.screen_cells import COLUMNS, TEXT_COLUMNS, cells, line, shortened
+from penstock.pipelines.running.broker_watch import changes
 from penstock.pipelines.running.progress import BatchProgress
 from penstock.pipelines.running.run_record import Run, RunState
 from penstock.pipelines.running.watching import Nobody, RunView, Watcher
@@ -31,6 +32,7 @@ class PlainScreen:
     def __init__(self) -> None:
         self._next_s: dict[str, float] = {}
         self._is_stopping = False
+        self._silent: Mapping[str, str] = {}
 
     def phase(self, sentence: str) -> None:
         self._say(sentence)
@@ -39,6 +41,9 @@ class PlainScreen:
         if view.run.state is RunState.STOPPING and not self._is_stopping:
             self._is_stopping = True
             self._say("Stopping after the batches that are under way.")
+        for sentence in changes(self._silent, view.run.silent):
+            self._say(sentence)
+        self._silent = view.run.silent
 
     def finished(self, flow: str, batch: BatchProgress) -> None:
         now = time.monotonic()
@@ -74,7 +79,8 @@ class LiveScreen:
 
             return Spinner("dots", text=self._phase)
         table = flows_table(self._view)
-        table.caption = self._phase or None
+        if self._phase:
+            table.caption = self._phase
         return table
 
 
@@ -83,7 +89,14 @@ def flows_table(view: RunView) -> "Table":
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table(title=headline(view.run), box=SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    table = Table(
+        title=headline(view.run),
+        caption="\n".join(waits(view)) or None,
+        box=SIMPLE_HEAD,
+        title_justify="left",
+        caption_justify="left",
+        pad_edge=False,
+    )
     rows = [cells(replace(flow, sink=shortened(flow.sink))) for flow in view.flows]
     # A column that has nothing to say takes no room.
     shown = [index for index in range(len(COLUMNS)) if any(row[index] for row in rows)]
@@ -93,6 +106,11 @@ def flows_table(view: RunView) -> "Table":
     for row in rows:
         table.add_row(*(row[index] for index in shown))
     return table
+
+
+def waits(view: RunView) -> list[str]:
+    """What a run waits for, each in a sentence."""
+    return changes({}, view.run.silent)
 
 
 def headline(run: Run) -> str:

@@ -43,7 +43,7 @@ def status(
 
 
 def _show(storage: "Storage", as_json: bool) -> None:
-    from penstock.cli.pipeline.screen import headline
+    from penstock.cli.pipeline.screen import headline, waits
     from penstock.cli.pipeline.screen_cells import COLUMNS, cells
     from penstock.pipelines.running.looking import look
 
@@ -54,6 +54,8 @@ def _show(storage: "Storage", as_json: bool) -> None:
     click.echo(headline(view.run))
     if view.run.error:
         click.echo(view.run.error)
+    for sentence in waits(view):
+        click.echo(sentence)
     print_table(COLUMNS, [list(cells(flow)) for flow in view.flows])
     sys.stdout.flush()
 

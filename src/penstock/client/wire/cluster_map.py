@@ -14,7 +14,7 @@ from penstock.client.connection import ANSWER_TIMEOUT_S, reason_of_failure, spli
 from penstock.client.errors import BrokerUnreachable, no_answer
 from penstock.client.wire.errors import UnknownTopic
 from penstock.client.wire.links import Links
-from penstock.client.wire.patience import Patience
+from penstock.client.wire.patience import Patience, Waits
 from penstock.client.wire.settings import WireSettings
 from penstock.client.wire.topics import NO_LEADER, Leader, TopicView, unknown_topic, view_of
 from penstock.model.endpoint import Endpoint
@@ -59,9 +59,10 @@ class ClusterMap:
         self._topics: dict[str, TopicView] = {}
         # Who answered last is asked first.
         self._helpful: Endpoint | None = None
+        self._waits = Waits()
 
     def patience(self, what: str, stop: threading.Event | None = None) -> Patience:
-        return Patience(what, self._retry_limit_s, stop=stop)
+        return Patience(what, self._retry_limit_s, stop=stop, waits=self._waits)
 
     def _retry_limit_s(self) -> float:
         """An address where nobody has ever answered is probably wrong."""
@@ -154,9 +155,12 @@ class ClusterMap:
         patience = self.patience("finding a broker", stop)
         while True:
             try:
-                return ask()
+                found = ask()
             except BrokerUnreachable as error:
                 patience.pause(error)
+            else:
+                patience.progress()
+                return found
 
     def _ask_each(
         self, request: object, answer: type[Answer], is_good: Callable[[Answer], bool]

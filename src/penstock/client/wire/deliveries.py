@@ -54,7 +54,7 @@ class Deliveries:
         """Their leader accepts no connection."""
         for queue in queues:
             self._map.forget_leader(queue.partition)
-            queue.hold(reason, now)
+            queue.hold(reason, now, is_silent=True)
 
     def lost(self, batches: Iterable[Outgoing], reason: str, now: float) -> None:
         """Whether they were written is not known: they are sent again."""
@@ -95,12 +95,12 @@ class Deliveries:
         except BrokerUnreachable as error:
             endpoint, reason = None, error
         except UnknownTopic as error:
-            if queue.stalled_s > ABSENCE_S_MAX:
+            if queue.refused_s > ABSENCE_S_MAX:
                 raise
             endpoint, reason = None, error
         if endpoint is None:
             self._map.forget_leader(queue.partition)
-            queue.hold(reason, now)
+            queue.hold(reason, now, is_silent=not isinstance(reason, UnknownTopic))
         return endpoint
 
     def _judge(
@@ -137,7 +137,7 @@ class Deliveries:
 
     def _look_again(self, queue: PartitionQueue, code: int, now: float) -> None:
         self._map.forget_leader(queue.partition)
-        if code in _ABSENT_CODES and queue.stalled_s > ABSENCE_S_MAX:
+        if code in _ABSENT_CODES and queue.refused_s > ABSENCE_S_MAX:
             sentence = f"The broker does not know {place(queue.partition)}."
             raise UnknownTopic(sentence, topic=queue.partition.topic)
         queue.hold(f"{place(queue.partition)}: {name_of(code)}", now)

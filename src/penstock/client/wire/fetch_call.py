@@ -84,7 +84,8 @@ class FetchCall:
             except OSError as error:
                 self.close()
                 self._map.forget_leader(self._partition)
-                patience.pause(reason_of_failure(error, self._settings.request_timeout_s))
+                reason = reason_of_failure(error, self._settings.request_timeout_s)
+                patience.pause(f"{endpoint}: {reason}", is_silent=True)
                 continue
             found = self._understand(answer, patience)
             if found is not None:
@@ -114,7 +115,7 @@ class FetchCall:
             except BrokerUnreachable as error:
                 patience.pause(error)
             except UnknownTopic as error:
-                if patience.waited_s > ABSENCE_S_MAX:
+                if patience.refused_s > ABSENCE_S_MAX:
                     raise
                 patience.pause(error)
             else:
@@ -122,7 +123,7 @@ class FetchCall:
                 if endpoint is not None:
                     return endpoint, epoch
                 self._map.forget_leader(self._partition)
-                patience.pause(f"{place(self._partition)} has no leader")
+                patience.pause(f"{place(self._partition)} has no leader", is_silent=True)
 
     def _check_topic_id(self, topic_id: UUID) -> None:
         if self._topic_id not in (NO_TOPIC_ID, topic_id):
@@ -208,7 +209,7 @@ class FetchCall:
         if code not in RETRIABLE:
             raise refused(f"to read {place(self._partition)}", code)
         self._map.forget_leader(self._partition)
-        if code in _UNKNOWN_CODES and patience.waited_s > ABSENCE_S_MAX:
+        if code in _UNKNOWN_CODES and patience.refused_s > ABSENCE_S_MAX:
             sentence = f"The broker does not know {place(self._partition)} any more."
             raise UnknownTopic(sentence, topic=self._partition.topic)
         patience.pause(f"{place(self._partition)}: {name_of(code)}")

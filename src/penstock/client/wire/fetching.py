@@ -23,6 +23,9 @@ from penstock.records.errors import CorruptBatch
 
 # Room in an answer for what is not records.
 ANSWER_OVERHEAD_BYTES = 64 << 10
+# A leader that has just begun learns how far its log is committed; one that has answered for so
+# long has no more, and what is wanted is lost.
+SHORT_LOG_S_MAX = 120.0
 
 
 class Fetched(NamedTuple):
@@ -42,7 +45,7 @@ class PartitionFetcher:
     A thread of its own asks for them, so that the next answer travels while the last one is used.
     Control batches, gaps that compaction left, and offsets that were never taken end the range
     like records do: it is over when the log has nothing more before `stop`. If the log ends before
-    `stop`, the fetcher waits for it to grow, but not longer than `retry_timeout_s` at a time.
+    `stop`, the fetcher waits for it to grow, but not longer than SHORT_LOG_S_MAX at a time.
     """
 
     def __init__(
@@ -139,7 +142,7 @@ class PartitionFetcher:
             elif answer.data.records or not is_empty_seen:
                 # Nothing is left before the end of the range; one more look makes sure of it.
                 is_empty_seen = not answer.data.records
-                patience.pause(f"offset {position} does not come")
+                patience.pause(f"offset {position} does not come", refused_s_max=SHORT_LOG_S_MAX)
             else:
                 return
 
@@ -188,9 +191,9 @@ class PartitionFetcher:
         reason = f"offsets up to {self.stop} are wanted, but the log ends at {self.high_watermark}"
         # The broker has waited already, unless it has no mind to.
         if time.monotonic() - asked_at < self._settings.fetch_wait_ms / 2000:
-            patience.pause(reason)
+            patience.pause(reason, refused_s_max=SHORT_LOG_S_MAX)
         else:
-            patience.check(reason)
+            patience.check(reason, refused_s_max=SHORT_LOG_S_MAX)
 
     def _check_range(self, position: int, patience: Patience) -> None:
         """Asks where the log begins and ends; a leader that has just begun may have been wrong."""
@@ -198,4 +201,6 @@ class PartitionFetcher:
         log_end = self._lookup.find({self.partition: LATEST})[self.partition]
         if not log_start <= position <= log_end:
             raise OffsetOutOfRange(self.partition, position, log_start, log_end)
-        patience.pause(f"offset {position} is said to be out of range")
+        patience.pause(
+            f"offset {position} is said to be out of range", refused_s_max=SHORT_LOG_S_MAX
+        )

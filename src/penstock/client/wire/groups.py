@@ -138,6 +138,7 @@ class GroupOffsets:
                 continue
             complaint = _complaint(group, codes_of(found))
             if complaint is None:
+                patience.progress()
                 return found
             self._forget(group)
             patience.pause(complaint)

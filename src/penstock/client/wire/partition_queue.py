@@ -86,8 +86,9 @@ class PartitionQueue:
         return self.identity != NOBODY
 
     @property
-    def stalled_s(self) -> float:
-        return self._patience.waited_s
+    def refused_s(self) -> float:
+        """How long brokers have answered without taking anything."""
+        return self._patience.refused_s
 
     def add(self, batch: Outgoing) -> None:
         if not self._batches:
@@ -127,9 +128,10 @@ class PartitionQueue:
         self._is_proven = False
         self._landed(batch)
 
-    def hold(self, reason: str | ClientError, now: float) -> None:
+    def hold(self, reason: str | ClientError, now: float, *, is_silent: bool = False) -> None:
         """Nothing is sent for a while; raises GaveUp when that has gone on for too long."""
-        self.not_before = max(self.not_before, now + self._patience.next_pause_s(reason))
+        pause_s = self._patience.next_pause_s(reason, is_silent=is_silent)
+        self.not_before = max(self.not_before, now + pause_s)
 
     def begin_epoch(self) -> None:
         """As soon as nothing is under way, everything that waits is numbered from 0 on."""

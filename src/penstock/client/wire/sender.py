@@ -142,7 +142,7 @@ class Sender:
         try:
             link = self._links.borrow(endpoint, self._settings.request_timeout_s)
         except OSError as error:
-            self._deliveries.unreachable(queues, self._reason(error), now)
+            self._deliveries.unreachable(queues, self._reason(endpoint, error), now)
             return None
         channel = self._channels[endpoint] = Channel(endpoint, link)
         self._selector.register(link.socket, selectors.EVENT_READ, channel)
@@ -212,7 +212,8 @@ class Sender:
     def _lose(self, channel: Channel, error: OSError) -> None:
         self._selector.unregister(channel.link.socket)
         del self._channels[channel.endpoint]
-        self._deliveries.lost(channel.close(), self._reason(error), time.monotonic())
+        reason = self._reason(channel.endpoint, error)
+        self._deliveries.lost(channel.close(), reason, time.monotonic())
 
     def _close_channels(self, is_clean: bool) -> None:
         for channel in self._channels.values():
@@ -224,5 +225,5 @@ class Sender:
                 channel.close()
         self._channels.clear()
 
-    def _reason(self, error: OSError) -> str:
-        return reason_of_failure(error, self._settings.request_timeout_s)
+    def _reason(self, endpoint: Endpoint, error: OSError) -> str:
+        return f"{endpoint}: {reason_of_failure(error, self._settings.request_timeout_s)}"

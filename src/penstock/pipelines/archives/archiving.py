@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from penstock.client.wire.cluster import WireCluster
-from penstock.client.wire.settings import WireSettings
+from penstock.client.wire.settings import OUTAGE_S_MAX, WireSettings
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
 from penstock.pipelines.archives.archiving_task import Target
 from penstock.pipelines.archives.description import (
@@ -35,6 +35,7 @@ from penstock.pipelines.running.gate import StopGate
 from penstock.pipelines.running.queries import start_query
 from penstock.pipelines.sinks.sink import Epoch, Written
 from penstock.pipelines.specification.model import LakeFormat, Options
+from penstock.spark.options.kafka_settings import FIRST_CONTACT, OUTAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,6 +61,8 @@ class Wanted:
     interval: str = INTERVAL
     is_loss_allowed: bool = False
     offsets_per_batch_max: int = OFFSETS_PER_BATCH_MAX
+    outage_s_max: float = OUTAGE_S_MAX
+    """How long brokers may be away."""
 
 
 def described(wanted: Wanted, topic: TopicFacts) -> Description:
@@ -116,7 +119,9 @@ class Archiving:
     ) -> None:
         self._wanted = wanted
         self._topic = topic
-        self._cluster = WireCluster(WireSettings(bootstrap=wanted.bootstrap))
+        # Whoever made `topic` has found the brokers.
+        wire = WireSettings(bootstrap=wanted.bootstrap, retry_timeout_s=wanted.outage_s_max)
+        self._cluster = WireCluster(wire.once_reached())
         self._lock = only_one(
             wanted.root / FOLDER / "lock",
             f"The archive {wanted.root} is being written by another process.",
@@ -196,8 +201,11 @@ class Archiving:
         self.failure = error
 
     def _source_options(self) -> dict[str, str]:
+        outage = f"{int(self._wanted.outage_s_max * 1000)}ms"
         return {
             "kafka.bootstrap.servers": self._wanted.bootstrap,
+            OUTAGE: outage,
+            FIRST_CONTACT: outage,
             # What a transaction took back is no record of the topic.
             "kafka.isolation.level": "read_committed",
             "subscribe": self._topic.name,

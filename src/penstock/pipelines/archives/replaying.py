@@ -2,12 +2,14 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.client.errors import ClientError
 from penstock.client.wire.cluster import WireCluster
-from penstock.client.wire.settings import WireSettings
+from penstock.client.wire.settings import OUTAGE_S_MAX, WireSettings
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
 from penstock.pipelines.archives.archived_rows import Stretch
 from penstock.pipelines.archives.chain import check_numbers, check_spans, covered
@@ -30,6 +32,9 @@ from penstock.records.compression import Codec
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# Only the bar of a person who looks on depends on it.
+LOOK_TIMEOUT_S = 1.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayWanted:
@@ -39,6 +44,8 @@ class ReplayWanted:
     selection: Selection = field(default_factory=Selection)
     compression: str = "none"
     """The codec's name."""
+    outage_s_max: float = OUTAGE_S_MAX
+    """How long brokers may be away."""
     is_again: bool = False
     """Whether a replay that was finished may be done once more, which doubles its records."""
 
@@ -94,13 +101,19 @@ class Replaying:
         self._wanted = wanted
         self._archived = archived
         self._target = target
-        self._wire = WireSettings(bootstrap=wanted.bootstrap)
+        # Whoever made `target` has found the brokers.
+        self._wire = WireSettings(
+            bootstrap=wanted.bootstrap, retry_timeout_s=wanted.outage_s_max
+        ).once_reached()
         self._cluster = cluster or WireCluster(self._wire)
+        self._looking = cluster or WireCluster(self._wire.hurried(LOOK_TIMEOUT_S))
+        self._written = 0
         self.note, self.is_resumed = self._noted()
         self.tasks = [self._task(span) for span in self.note.spans]
 
     def close(self) -> None:
         self._cluster.close()
+        self._looking.close()
 
     @property
     def rows_max(self) -> int:
@@ -108,11 +121,12 @@ class Replaying:
         return sum(file.rows for task in self.tasks for file in task.stretch.files)
 
     def written(self) -> int:
-        """How many records the target holds of it now."""
-        if not self.tasks:
-            return 0
-        ends = self._cluster.latest([task.place for task in self.tasks])
-        return sum(max(0, ends[task.place] - task.base) for task in self.tasks)
+        """How many records the target holds of it, by the last look that was answered."""
+        if self.tasks:
+            with suppress(ClientError):
+                ends = self._looking.latest([task.place for task in self.tasks])
+                self._written = sum(max(0, ends[task.place] - task.base) for task in self.tasks)
+        return self._written
 
     def run(
         self, spark: "SparkSession", task: Callable[[PartitionReplay], Outcome] = run_replay

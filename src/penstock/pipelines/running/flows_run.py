@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from penstock.pipelines.running.broker_watch import BrokerWatch, broker_addresses
 from penstock.pipelines.running.failures import sentence_of_query, spark_is_gone, spark_refusals
 from penstock.pipelines.running.gate import StopGate
 from penstock.pipelines.running.progress import BatchProgress
@@ -71,8 +72,10 @@ class FlowsRun:
         for each in ready:
             self._counted[each.flow.name] = _nothing_yet(each)
         try:
-            while self._step():
-                time.sleep(POLL_S)
+            with BrokerWatch(broker_addresses(self._pipeline)) as brokers:
+                while self._step():
+                    time.sleep(POLL_S)
+                    self._book.silent(brokers.silent)
             self._watcher.show(self._view())
         except BaseException:
             self._end_all()

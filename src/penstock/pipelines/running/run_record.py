@@ -4,9 +4,9 @@ import fcntl
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -51,6 +51,8 @@ class Run:
     """Where Spark's own web pages are."""
     once: bool = False
     flows: tuple[str, ...] = ()
+    silent: Mapping[str, str] = field(default_factory=dict)
+    """Brokers that don't answer at the moment: by address, a sentence."""
     error: str | None = None
     failed_flow: str | None = None
 
@@ -76,6 +78,11 @@ class RunBook:
             self.run = replace(self.run, state=state)
             self._note()
 
+    def silent(self, silent: Mapping[str, str]) -> None:
+        if silent != self.run.silent:
+            self.run = replace(self.run, silent=silent)
+            self._note()
+
     def ended(self, error: str | None = None, failed_flow: str | None = None) -> None:
         self.run = replace(
             self.run,
@@ -83,6 +90,7 @@ class RunBook:
             error=error,
             failed_flow=failed_flow,
             ended_ms=now_ms(),
+            silent={},
         )
         self._note()
 

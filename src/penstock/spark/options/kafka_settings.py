@@ -16,9 +16,13 @@ from penstock.spark.options.java_names import JAVA_NAMES
 from penstock.spark.options.misspelt import nearest, nearest_hint
 
 PREFIX = "kafka."
+BOOTSTRAP = f"{PREFIX}bootstrap.servers"
 
 _SECURITY_PREFIXES = ("sasl.", "ssl.", "security.")
 _PROTOCOL = "security.protocol"
+# How long brokers may be away, once a query has found them, and before it has.
+OUTAGE = "maxBrokerOutage"
+FIRST_CONTACT = "firstContactTimeout"
 _READ_TIMEOUT_NAMES = ("kafkaConsumer.pollTimeoutMs", "kafka.default.api.timeout.ms")
 _WRITE_TIMEOUT_NAMES = ("kafka.delivery.timeout.ms",)
 # Those who mean for ever write the largest number there is, but requests and sockets count
@@ -149,6 +153,9 @@ def wire_settings(given: Given, use: Use) -> WireSettings:
         wanted.update(_fetching(given))
     else:
         _set_seconds(wanted, "retry_timeout_s", given, _WRITE_TIMEOUT_NAMES)
+    for field, name in (("retry_timeout_s", OUTAGE), ("first_contact_timeout_s", FIRST_CONTACT)):
+        if name in given:
+            wanted[field] = min(given.seconds(name, 0.0), _TIME_MS_MAX / 1000)
     return WireSettings(**wanted)  # type: ignore[arg-type]
 
 
@@ -199,7 +206,7 @@ def _checked_client_id(client_id: str) -> str:
 
 
 def _bootstrap(given: Given) -> str:
-    text = given.text("kafka.bootstrap.servers")
+    text = given.text(BOOTSTRAP)
     if not text:
         raise OptionError(
             "The option kafka.bootstrap.servers must be set to the address of a broker, "

@@ -35,8 +35,16 @@ READ_OPTIONS = (
     "partition.metadata.cache.ttl.ms",
     "columns",
     "commitGroup",
+    "maxBrokerOutage",
+    "firstContactTimeout",
 )
-WRITE_OPTIONS = ("topic", "includeHeaders", "includeTimestamp")
+WRITE_OPTIONS = (
+    "topic",
+    "includeHeaders",
+    "includeTimestamp",
+    "maxBrokerOutage",
+    "firstContactTimeout",
+)
 
 # What Spark adds by itself, and what its catalogues and all of its file sources take: jobs keep
 # such options in one place for every source they read.

@@ -1,13 +1,11 @@
 """A query's progress as the offsets of a consumer group, where every Kafka tool looks for lag."""
 
-import dataclasses
 import logging
 import time
 from collections.abc import Callable
 
 from penstock.client.errors import ClientError
 from penstock.client.wire.cluster import WireCluster
-from penstock.client.wire.settings import WireSettings
 from penstock.model.ids import TopicPartition
 from penstock.spark.reading.stream_offsets import Offsets
 
@@ -18,14 +16,6 @@ COMMIT_TIMEOUT_S = 5.0
 # After trouble the query runs on without commits for so long.
 PAUSE_AFTER_TROUBLE_S = 10.0
 COMMIT_METADATA = "spark"
-
-
-def patience_for_commits(settings: WireSettings) -> WireSettings:
-    return dataclasses.replace(
-        settings,
-        request_timeout_s=min(settings.request_timeout_s, COMMIT_TIMEOUT_S),
-        retry_timeout_s=min(settings.retry_timeout_s, COMMIT_TIMEOUT_S),
-    )
 
 
 class GroupProgress:

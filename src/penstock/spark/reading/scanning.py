@@ -27,7 +27,8 @@ def scan(
     wanted: TopicRange, options: ReadOptions, lost: Lost = _nobody
 ) -> "Iterator[pa.RecordBatch]":
     """All records of a range, and only those, in the order of their offsets."""
-    with WireCluster(options.wire) as cluster:
+    # Whoever planned the range has found the brokers.
+    with WireCluster(options.wire.once_reached()) as cluster:
         position: int | None = wanted.start
         while position is not None:
             position = yield from _scan_from(position, wanted, cluster, options, lost)

@@ -24,7 +24,7 @@ from penstock.client.wire.errors import UnknownTopic
 from penstock.spark.options.reading import ReadOptions
 from penstock.spark.planning.errors import PlanError
 from penstock.spark.planning.offsets import to_json
-from penstock.spark.reading.group_progress import GroupProgress, patience_for_commits
+from penstock.spark.reading.group_progress import COMMIT_TIMEOUT_S, GroupProgress
 from penstock.spark.reading.notes import log_notes
 from penstock.spark.reading.scanning import scan
 from penstock.spark.reading.stream_offsets import StreamOffset
@@ -85,17 +85,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Spark calls `commit` only when a later batch is planned, and so never for the last one;
         # but whatever it starts from here is processed.
         self._show_progress(begin)
-        end = self._planning().end(begin, limited=not isinstance(limit, ReadAllAvailable))
+        planning = self._planning(was_reached=not begin.is_initial)
+        end = planning.end(begin, limited=not isinstance(limit, ReadAllAvailable))
         # Spark compares texts, so that nothing new must be said in the very same words.
         return start if end == begin else end.to_json()
 
     def reportLatestOffset(self) -> Json | None:
-        latest = self._planning().latest
+        latest = None if self._planner is None else self._planner.latest
         return None if latest is None else dict(to_json(latest))
 
     def partitions(self, start: Json, end: Json) -> list[InputPartition]:
-        ranges = self._planning().ranges(StreamOffset.from_json(start), StreamOffset.from_json(end))
-        return topic_ranges(ranges)
+        planning = self._planning(was_reached=True)
+        return topic_ranges(
+            planning.ranges(StreamOffset.from_json(start), StreamOffset.from_json(end))
+        )
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         assert isinstance(partition, TopicRange)
@@ -109,16 +112,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if part is not None:
                 part.close()
 
-    def _planning(self) -> StreamPlanner:
+    def _planning(self, *, was_reached: bool = False) -> StreamPlanner:
+        """A query that goes on from its checkpoint has found the brokers in an earlier run."""
         if self._planner is None:
             log_notes(self._options.notes)
-            self._planner = StreamPlanner(WireCluster(self._options.wire), self._options)
+            wire = self._options.wire
+            cluster = WireCluster(wire.once_reached() if was_reached else wire)
+            self._planner = StreamPlanner(cluster, self._options)
         return self._planner
 
     def _show_progress(self, reached: StreamOffset) -> None:
         if self._options.commit_group is None or reached.ends is None:
             return
         if self._group is None:
-            cluster = WireCluster(patience_for_commits(self._options.wire))
+            cluster = WireCluster(self._options.wire.hurried(COMMIT_TIMEOUT_S))
             self._group = GroupProgress(cluster, self._options.commit_group)
         self._group.reached(reached.ends)

@@ -25,7 +25,7 @@ class BatchWriter(DataSourceArrowWriter):
                 "A topic can't be overwritten, because records can only be added to it: "
                 'write with mode("append").'
             )
-        self._plan = write_plan(options, schema, streaming=False)
+        self._plan = write_plan(options, schema, streaming=False).having_looked()
         self._plan.log_notes()
 
     def write(self, iterator: "Iterator[RecordBatch]") -> WriterCommitMessage:

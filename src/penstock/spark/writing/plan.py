@@ -2,14 +2,16 @@
 
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
 
 from pyspark import TaskContext
 from pyspark.sql.types import StructType
 
+from penstock.client.connection import check_reachable
+from penstock.client.errors import BrokerUnreachable
 from penstock.spark.options.writing import WriteOptions, write_options
-from penstock.spark.writing.epoch import task_attempt
+from penstock.spark.writing.epoch import TaskAttempt, task_attempt
 from penstock.spark.writing.layout import InputLayout, input_layout
 from penstock.spark.writing.receipt import Receipt
 
@@ -18,11 +20,25 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+# The driver only wants to know whether somebody is there, for every micro-batch again.
+LOOK_TIMEOUT_S = 1.0
+FIRST_BATCH = 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritePlan:
     options: WriteOptions
     layout: InputLayout
+    # Whether the driver has found a broker when it made the plan.
+    was_reached: bool = False
+
+    def having_looked(self) -> Self:
+        """The same with a note whether a broker is there, which tells an outage from a mistake."""
+        try:
+            check_reachable(self.options.wire.bootstrap, LOOK_TIMEOUT_S)
+        except BrokerUnreachable:
+            return self
+        return replace(self, was_reached=True)
 
     def log_notes(self) -> None:
         """Tell what was set and has no effect."""
@@ -35,12 +51,20 @@ class WritePlan:
         # it must not load numpy and its kin for that.
         from penstock.spark.writing.task import write_task
 
+        attempt = task_attempt(TaskContext.get())
         return write_task(
-            batches,
-            layout=self.layout,
-            options=self.options,
-            attempt=task_attempt(TaskContext.get()),
+            batches, layout=self.layout, options=self.options_of(attempt), attempt=attempt
         )
+
+    def options_of(self, attempt: TaskAttempt) -> WriteOptions:
+        """A task waits out an outage, unless the address may never have been right.
+
+        A stream that has come to its second micro-batch has written the first.
+        """
+        has_written = attempt.epoch is not None and attempt.epoch.batch_id > FIRST_BATCH
+        if not (self.was_reached or has_written):
+            return self.options
+        return replace(self.options, wire=self.options.wire.once_reached())
 
 
 def write_plan(options: Mapping[str, str], schema: StructType, *, streaming: bool) -> WritePlan:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         """`overwrite` is true in the output mode `complete`; it changes nothing."""
-        self._plan = write_plan(options, schema, streaming=True)
+        self._plan = write_plan(options, schema, streaming=True).having_looked()
 
     def write(self, iterator: "Iterator[RecordBatch]") -> WriterCommitMessage:
         return self._plan.run(iterator)

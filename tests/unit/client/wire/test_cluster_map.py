@@ -1,5 +1,7 @@
 """The client's map of a cluster: it finds leaders, believes newer news, and asks whoever lives."""
 
+import time
+
 import pytest
 
 from penstock.client.errors import BrokerUnreachable, ClientError
@@ -90,6 +92,17 @@ def test_nobody_there_is_told_soon() -> None:
         (dead,) = ports.take(1)
         with pytest.raises(BrokerUnreachable, match=f"No broker answers at 127.0.0.1:{dead}: conn"):
             WireCluster(settings_for(f"127.0.0.1:{dead}")).latest([at()])
+
+
+def test_brokers_that_were_found_before_are_waited_for() -> None:
+    """The client of a new task knows by its settings that the address is right."""
+    with HeldPorts() as ports:
+        (dead,) = ports.take(1)
+        known = settings_for(f"127.0.0.1:{dead}", retry_timeout_s=0.8).once_reached()
+        began = time.monotonic()
+        with pytest.raises(BrokerUnreachable):
+            WireCluster(known).latest([at()])
+        assert time.monotonic() - began > 0.8
 
 
 def test_an_address_that_is_none_is_told_at_once() -> None:

@@ -1,15 +1,17 @@
 """What the client's threads wait on is bounded, and nobody waits for ever."""
 
+import logging
 import threading
 
 import pytest
 
-from penstock.client.errors import ClientError
+from penstock.client.errors import ClientError, no_answer
+from penstock.client.wire import patience as patience_module
 from penstock.client.wire.errors import GaveUp
 from penstock.client.wire.handover import Handover
 from penstock.client.wire.outbox import Outbox
 from penstock.client.wire.partition_queue import Outgoing
-from penstock.client.wire.patience import PAUSE_S_MAX, Patience, Stopped
+from penstock.client.wire.patience import PAUSE_S_MAX, Patience, Stopped, Waits, duration_words
 from tests.unit.client.wire.fake_broker import PATIENCE_S, at
 
 
@@ -40,6 +42,85 @@ def test_a_stop_ends_a_pause() -> None:
     stop.set()
     with pytest.raises(Stopped):
         patience.pause("nothing")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(patience_module, "time", made)
+    return made
+
+
+def test_a_long_wait_is_told_when_it_begins_and_when_it_ends_and_once_for_all_who_wait(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    waits, gone = Waits(), no_answer("x:1", "connection refused")
+    reading, writing = (Patience(what, lambda: 600.0, waits=waits) for what in ("a", "b"))
+    with caplog.at_level(logging.WARNING):
+        for _ in range(30):
+            for one in (reading, writing):
+                one.check(gone)
+            clock.now_s += 1
+        reading.progress()
+        reading.progress()
+        writing.progress()
+    assert caplog.messages == [
+        "No broker answers at x:1: connection refused. Waiting up to 10 min (a).",
+        "Going on after 30 s (a).",
+    ]
+
+
+def test_one_that_ended_otherwise_leaves_the_word_to_others(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    waits = Waits()
+    first = Patience("a", lambda: 600.0, waits=waits)
+    second = Patience("b", lambda: 600.0, waits=waits)
+    clock.now_s += 5
+    first.check("it has no leader")
+    del first
+    second.check("it has no leader")
+    assert [one.removesuffix(".") for one in caplog.messages] == [
+        f"No progress: it has no leader. Waiting up to 10 min ({name})" for name in "ab"
+    ]
+
+
+def test_short_waits_and_those_that_end_soon_with_an_error_are_not_told(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    blip, hurried = Patience("a", lambda: 600.0), Patience("b", lambda: 5.0)
+    clock.now_s += 1
+    blip.check("nothing")
+    blip.progress()
+    clock.now_s += 3
+    hurried.check("nothing")
+    assert caplog.messages == []
+
+
+def test_what_brokers_say_counts_from_when_they_are_back(clock: Clock) -> None:
+    patience = Patience("reading", lambda: 600.0)
+    clock.now_s += 300
+    patience.check(no_answer("x:1", "connection refused"))
+    clock.now_s += 2
+    assert (patience.waited_s, patience.refused_s) == (302, 2)
+    patience.check("the log is too short", refused_s_max=3)
+    clock.now_s += 2
+    with pytest.raises(GaveUp, match="after 3 s without progress: the log is too short"):
+        patience.check("the log is too short", refused_s_max=3)
+    patience.check("its leader is away", is_silent=True, refused_s_max=3)
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(600, "10 min"), (90, "90 s"), (0.5, "0.5 s")])
+def test_times_are_told_in_words(seconds: float, words: str) -> None:
+    assert duration_words(seconds) == words
 
 
 def test_a_handover_holds_only_so_many_and_keeps_their_order() -> None:

@@ -1,5 +1,7 @@
 """Proves what becomes of settings with the Java client's names: honoured, refused or noted."""
 
+from typing import Any
+
 import pytest
 
 from penstock.client.wire.settings import WireSettings
@@ -67,6 +69,19 @@ def test_settings_of_a_read(options: dict[str, str], field: str, value: object) 
     read = read_with(options)
     assert getattr(read.wire, field) == value
     assert read.notes == ()
+
+
+@pytest.mark.parametrize("with_options", [read_with, write_with])
+def test_how_long_brokers_may_be_away_is_an_option(with_options: Any) -> None:
+    plain = with_options({}).wire
+    assert (plain.retry_timeout_s, plain.first_contact_timeout_s) == (600, 5)
+    wire = with_options({"maxBrokerOutage": "30m", "firstContactTimeout": "20s"}).wire
+    assert (wire.retry_timeout_s, wire.first_contact_timeout_s) == (1800, 20)
+    # It says more than the settings of the Java client, which jobs bring along.
+    java = {"kafka.delivery.timeout.ms": "9000", "kafka.default.api.timeout.ms": "9000"}
+    assert with_options(java | {"maxBrokerOutage": "30m"}).wire.retry_timeout_s == 1800
+    with pytest.raises(OptionError, match="maxBrokerOutage must be a time such as"):
+        with_options({"maxBrokerOutage": "long"})
 
 
 def test_a_write_gives_up_after_the_delivery_timeout() -> None:

@@ -28,7 +28,6 @@ from penstock.spark.reading.fixed_schema import check_schema
 from penstock.spark.reading.group_progress import (
     PAUSE_AFTER_TROUBLE_S,
     GroupProgress,
-    patience_for_commits,
 )
 from penstock.spark.reading.stream import StreamReader
 from penstock.spark.reading.topic_range import TopicRange
@@ -116,9 +115,35 @@ def test_trouble_with_a_commit_is_told_once_and_harms_nobody(
     assert cluster.commits == [("g", {place("a"): 2})]
 
 
-def test_a_commit_is_given_little_time() -> None:
-    patient = WireSettings(bootstrap="x:1", retry_timeout_s=120)
-    assert patience_for_commits(patient).retry_timeout_s <= 5
+@pytest.fixture
+def made(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> list[WireSettings]:
+    """The settings of all clients."""
+    found: list[WireSettings] = []
+
+    def make(settings: WireSettings) -> FakeCluster:
+        found.append(settings)
+        return cluster
+
+    monkeypatch.setattr(stream_module, "WireCluster", make)
+    return found
+
+
+def test_a_commit_is_given_little_time(made: list[WireSettings]) -> None:
+    query = reader(commitGroup="g")
+    end = query.latestOffset(query.initialOffset(), ReadAllAvailable())
+    query.commit(end)
+    _, hurried = made
+    assert max(hurried.retry_timeout_s, hurried.first_contact_timeout_s) <= 5
+
+
+def test_only_a_query_that_never_read_is_impatient_at_its_start(made: list[WireSettings]) -> None:
+    new = reader()
+    end = new.latestOffset(new.initialOffset(), ReadAllAvailable())
+    reader().latestOffset(end, ReadAllAvailable())
+    reader().partitions(end, end)
+    once = reader()
+    once.prepareForTriggerAvailableNow()
+    assert [one.first_contact_timeout_s for one in made] == [5, 600, 600, 5]
 
 
 def test_limits_and_latest_offsets_are_told_to_spark(cluster: FakeCluster) -> None:
