@@ -73,9 +73,13 @@ class BrokerWatch:
 
 def broker_addresses(pipeline: Pipeline) -> list[str]:
     """Of all topics that a pipeline reads or writes."""
-    sources = [one for one in pipeline.sources.values() if isinstance(one, TopicSource)]
-    sinks = [flow.sink for flow in pipeline.flows.values() if isinstance(flow.sink, TopicSink)]
-    found = (Given.of(one.options).text(BOOTSTRAP) for one in (*sources, *sinks))
+    sinks = (flow.sink for flow in pipeline.flows.values())
+    topics = (
+        one
+        for one in (*pipeline.sources.values(), *sinks)
+        if isinstance(one, TopicSource | TopicSink)
+    )
+    found = (Given.of(one.options).text(BOOTSTRAP) for one in topics)
     return [address for address in found if address]
 
 

@@ -1,6 +1,7 @@
 """A fetcher reads a range whatever brokers answer: it follows leaders and ends in time."""
 
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
@@ -306,6 +307,33 @@ def test_a_topic_that_is_gone_is_told_at_last(
         pytest.raises(UnknownTopic, match="Topic nope does not exist"),
     ):
         list(fetcher)
+
+
+def test_a_broker_that_is_back_after_long_may_not_know_everything_at_once(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time in which nobody answered does not count against what it says first."""
+    monkeypatch.setattr("penstock.client.wire.patience.PAUSE_S_MAX", 0.05)
+    monkeypatch.setattr("penstock.client.wire.fetch_call.ABSENCE_S_MAX", 1.0)
+    monkeypatch.setattr("penstock.client.wire.fetching.SHORT_LOG_S_MAX", 1.0)
+    back_at = time.monotonic() + 1.6
+    first_words = [fetched(code=3), fetched(high_watermark=0)]
+
+    def restarting(request: FetchRequest, version: int) -> object:
+        if time.monotonic() < back_at:
+            return HANG_UP
+        return first_words.pop(0) if first_words else serve(request, version)
+
+    cluster[1].handlers[ApiKey.FETCH] = restarting
+    assert read(cluster, 0, 7) == LOG
+
+
+def test_a_log_that_stays_too_short_is_given_up_before_an_outage_would_be(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.client.wire.fetching.SHORT_LOG_S_MAX", 0.2)
+    with pytest.raises(GaveUp, match=r"after 0.2 s.*the log ends at 7"):
+        read(cluster, 0, 8, retry_timeout_s=60.0)
 
 
 def test_a_peek_sees_one_header(cluster: FakeCluster) -> None:

@@ -1,6 +1,7 @@
 """A producer writes every batch once and in order whatever leaders answer, or says why not."""
 
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -194,6 +195,25 @@ def test_a_topic_that_does_not_exist_is_named(
         client.producer() as producer,
     ):
         producer.send(at(0, "nope"), bytearray(batch(b"a")), 1)
+
+
+def test_a_broker_that_is_back_after_long_may_not_know_the_topic_at_once(
+    cluster: FakeCluster, log: FakeLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.client.wire.patience.PAUSE_S_MAX", 0.05)
+    monkeypatch.setattr("penstock.client.wire.deliveries.ABSENCE_S_MAX", 1.0)
+    back_at = time.monotonic() + 1.6
+    first_words = [refusal(3)]
+
+    def restarting(request: ProduceRequest, version: int) -> object:
+        if time.monotonic() < back_at:
+            return HANG_UP
+        return first_words.pop(0) if first_words else log.produce(request, version)
+
+    cluster[1].handlers[ApiKey.PRODUCE] = restarting
+    with client_of(cluster) as client:
+        write(client, 3)
+    assert written(log) == expected(3)
 
 
 def test_a_silent_leader_is_left_after_the_request_time_out(

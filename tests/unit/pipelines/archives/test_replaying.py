@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.client.errors import TopicNotFound
+from penstock.client.errors import TopicNotFound, no_answer
 from penstock.client.wire.cluster import WireCluster
 from penstock.pipelines.archives.ledger import Span
 from penstock.pipelines.archives.refusals import ArchiveRefused
@@ -28,7 +28,11 @@ class Ends:
     def __init__(self, end: int) -> None:
         self.end = end
 
+        self.is_away = False
+
     def latest(self, places: Iterable[Any]) -> dict[Any, int]:
+        if self.is_away:
+            raise no_answer("unused:1", "connection refused")
         return dict.fromkeys(places, self.end)
 
 
@@ -72,6 +76,16 @@ def test_a_replay_that_was_killed_is_known_again_though_the_archive_has_grown(ro
     assert again.note == first.note
     assert again.tasks == first.tasks
     assert again.written() == 26
+
+
+def test_what_is_shown_of_a_replay_stays_while_brokers_are_away(root: Path) -> None:
+    archived, ends = Archived(root), Ends(7)
+    wanted = ReplayWanted(root=root, bootstrap="unused:1")
+    replay = Replaying(wanted, archived, TARGET, cast(WireCluster, ends))
+    ends.end = 9
+    assert replay.written() == 4
+    ends.is_away = True
+    assert replay.written() == 4
 
 
 def test_a_finished_replay_is_done_again_only_if_that_is_asked_for(root: Path) -> None:
