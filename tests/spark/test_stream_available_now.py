@@ -8,6 +8,7 @@ from confluent_kafka import OFFSET_INVALID, Consumer, TopicPartition
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from penstock.spark import offsets_behind
 from tests.e2e.commands import Shell
 from tests.e2e.conftest import MakeTopic
 from tests.e2e.processes import Broker
@@ -59,6 +60,8 @@ def test_limits_restart_new_partitions_and_progress(
     assert planned_end(output, 1).keys() == {topic}
     source = first.recentProgress[0].sources[0]
     assert json.loads(source.latestOffset) == {topic: {"0": 9, "1": 3}}
+    assert offsets_behind(first.recentProgress[0]) == {topic: {"0": 6, "1": 2}}
+    assert offsets_behind(first.recentProgress[0].json) == {topic: {"0": 6, "1": 2}}
     assert committed(broker, group, topic, 2) == [9, 3]
     assert lag(broker, group) == {0: 0, 1: 0}
 

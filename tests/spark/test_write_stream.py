@@ -10,6 +10,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+import penstock.spark
+from penstock.spark.writing.errors import InputError
 from tests.e2e.conftest import MakeTopic
 from tests.e2e.processes import Broker
 from tests.spark.reading import last_line
@@ -111,6 +113,35 @@ def test_the_mode_complete_appends_the_whole_result_each_time(
     finish(start(counted, broker.bootstrap, topic, tmp_path / "checkpoint", mode="complete"))
     found = Counter((record.key, record.value) for record in stored(broker.bootstrap, topic))
     assert found == {(b"a", b"2"): 2, (b"b", b"1"): 1, (b"b", b"2"): 1}
+
+
+def test_what_has_changed_is_written_by_a_function_since_spark_refuses_the_mode_update(
+    inbox: Inbox, broker: Broker, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = make_topic()
+    counted = (
+        inbox.stream.groupBy("value").count().selectExpr("value AS key", "string(count) AS value")
+    )
+    inbox.put("first", ("a", None), ("a", None), ("b", None))
+    with pytest.raises(StreamingQueryException, match="does not support Update mode"):
+        finish(start(counted, broker.bootstrap, topic, tmp_path / "refused", mode="update"))
+
+    def update() -> StreamingQuery:
+        return penstock.spark.write_updates(
+            counted,
+            bootstrap=broker.bootstrap,
+            topic=topic,
+            checkpoint=str(tmp_path / "checkpoint"),
+            trigger={"availableNow": True},
+        )
+
+    finish(started(update))
+    inbox.put("second", ("b", None))
+    finish(started(update))
+    found = Counter((record.key, record.value) for record in stored(broker.bootstrap, topic))
+    assert found == {(b"a", b"2"): 1, (b"b", b"1"): 1, (b"b", b"2"): 1}
+    with pytest.raises(InputError, match='no column "value"'):
+        penstock.spark.write_updates(counted.select("key"), bootstrap="x:1", topic=topic)
 
 
 def test_a_topic_flows_into_another_one(

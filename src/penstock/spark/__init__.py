@@ -9,17 +9,21 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from penstock.spark.java import JavaNotFound, find_java
+    from penstock.spark.reading.stream_progress import offsets_behind
     from penstock.spark.sessions import session
     from penstock.spark.values import decode
     from penstock.spark.values.dead_letters import dead_letters, write_dead_letters
+    from penstock.spark.writing.updates import write_updates
 
 __all__ = [
     "JavaNotFound",
     "dead_letters",
     "decode",
     "find_java",
+    "offsets_behind",
     "session",
     "write_dead_letters",
+    "write_updates",
 ]
 
 HOMES = {
@@ -27,8 +31,10 @@ HOMES = {
     "dead_letters": "penstock.spark.values.dead_letters",
     "decode": "penstock.spark.values",
     "find_java": "penstock.spark.java",
+    "offsets_behind": "penstock.spark.reading.stream_progress",
     "session": "penstock.spark.sessions",
     "write_dead_letters": "penstock.spark.values.dead_letters",
+    "write_updates": "penstock.spark.writing.updates",
 }
 
 

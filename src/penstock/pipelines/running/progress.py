@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock.pipelines.sinks.sink import Written
+from penstock.spark.reading.stream_progress import positions
 
-# Where a position of our stream also tells where the first batch began.
-START_KEY = "@start"
 RULES = "rules."
 DECODING, UNDECODABLE = "decoding.", "undecodable"
 # Before any row was seen the watermark is at the beginning of time.
@@ -25,7 +24,6 @@ SIZE_MAX = 4 * 1024 * 1024
 TAIL_SIZE = 256 * 1024
 
 Json = Mapping[str, Any]
-Offsets = dict[str, dict[str, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +112,7 @@ class BatchProgress:
 def batch_progress(spark: Json, written: Written | None) -> BatchProgress:
     """From Spark's JSON of one batch; `written` is None if the sink's account got lost."""
     written = written or Written()
-    lag, ends = _positions(spark.get("sources", ()))
+    lag, ends = positions(spark.get("sources", ()))
     operators = spark.get("stateOperators", ())
     observed = spark.get("observedMetrics") or {}
     return BatchProgress(
@@ -235,32 +233,6 @@ def _tail(path: Path, count: int) -> list[BatchProgress]:
             if not is_idle(batch.durations_ms):
                 found.append(batch)
     return found[::-1]
-
-
-def _positions(sources: Any) -> tuple[Offsets, Offsets]:
-    """Lag and ends of all topics that the query reads; other sources have other positions."""
-    lag: Offsets = {}
-    ends: Offsets = {}
-    for source in sources:
-        end, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
-        ends.update(end)
-        for topic, partitions in latest.items():
-            read = end.get(topic, {})
-            behind = {index: max(0, at - read.get(index, 0)) for index, at in partitions.items()}
-            lag[topic] = behind
-    return lag, ends
-
-
-def _offsets(position: Any) -> Offsets:
-    """Empty for a position that is not in the shape of a topic's."""
-    if not isinstance(position, Mapping):
-        return {}
-    found = {topic: each for topic, each in position.items() if topic != START_KEY}
-    is_ours = all(
-        isinstance(each, Mapping) and all(isinstance(offset, int) for offset in each.values())
-        for each in found.values()
-    )
-    return {topic: dict(each) for topic, each in found.items()} if is_ours else {}
 
 
 def _rules(observed: Json) -> dict[str, dict[str, int]]:

@@ -2,7 +2,7 @@
 
 The output mode `complete` is taken as Spark's Kafka sink takes it: nothing can be removed from a
 topic, so every trigger appends the whole result. Spark itself refuses `update` for every sink in
-Python.
+Python, before any of this is asked: `penstock.spark.write_updates` is the way around.
 """
 
 from collections.abc import Iterator, Mapping
