@@ -10,7 +10,8 @@ from confluent_kafka import KafkaError, Producer
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.pipelines.running.running_flow import INITIALISING, NO_PYTHON
+from penstock.pipelines.running.failures import NO_PYTHON
+from penstock.pipelines.running.running_flow import INITIALISING
 
 DELIVERY_TIMEOUT_S = 120.0
 QUERY_TIMEOUT_S = 240.0

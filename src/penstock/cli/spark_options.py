@@ -48,12 +48,12 @@ class OutageLines:
 
     def __init__(self, watch: "BrokerWatch") -> None:
         self._watch = watch
-        self._told: Mapping[str, str] = {}
+        self._shown: Mapping[str, str] = {}
 
     def tell(self) -> None:
         from penstock.pipelines.running.broker_watch import changes
 
         silent = self._watch.silent
-        for sentence in changes(self._told, silent):
+        for sentence in changes(self._shown, silent):
             click.echo(sentence, err=True)
-        self._told = silent
+        self._shown = silent

@@ -28,7 +28,7 @@ from penstock.cli.pipeline.screen_cells import (
 )
 from penstock.pipelines.running.guarding import FlowRecord, keep_record
 from penstock.pipelines.running.progress import BatchProgress, ProgressLog, Totals
-from penstock.pipelines.running.run_record import Run, RunBook, RunState, new_run, sole_run
+from penstock.pipelines.running.run_record import Rest, Run, RunBook, RunState, new_run, sole_run
 from penstock.pipelines.running.storage import Storage, claim
 from penstock.pipelines.running.watching import FlowState, FlowView, RunView
 from penstock.pipelines.specification.model import ConsoleSink, Flow, Pipeline
@@ -100,7 +100,7 @@ def test_a_flow_as_a_row() -> None:
     assert set(waiting[3:]) == {""}
 
 
-def test_what_a_run_waits_for_is_told_on_each_kind_of_screen(
+def test_what_a_run_waits_for_is_shown_on_each_kind_of_screen(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     silent = {"x:1": "No broker answers at x:1: connection refused."}
@@ -113,6 +113,20 @@ def test_what_a_run_waits_for_is_told_on_each_kind_of_screen(
     assert capsys.readouterr().err.splitlines() == [said, "A broker answers at x:1 again."]
     assert flows_table(waiting).caption == said
     assert flows_table(calm).caption is None
+
+
+def test_a_flow_that_is_started_again_is_reported_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.cli.pipeline.screen_cells.now_ms", lambda: 1_000)
+    rest = Rest(attempt=3, attempts=10, reason="It broke.", again_ms=5_000)
+    view = RunView(run=replace(RUN, resting={"raw": rest}), flows=(FLOW,))
+    plain = PlainScreen()
+    for _ in range(3):
+        plain.show(view)
+    said = "The flow raw failed: It broke. It is started again in 4 s (3 of 10)."
+    assert capsys.readouterr().err.splitlines() == [said]
+    assert flows_table(view).caption == said
 
 
 def test_a_batch_as_a_line() -> None:

@@ -85,4 +85,6 @@ def _flow_line(flow: "FlowSummary") -> str:
         said += f", {counted(flow.dead_letters, 'dead letter')}"
     if flow.broken_rules:
         said += f", {flow.broken_rules:,} times a rule was broken"
+    if flow.restarts:
+        said += f", started again {counted(flow.restarts, 'time')}"
     return said + "."

@@ -9,10 +9,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from penstock.cli.pipeline.screen_cells import COLUMNS, TEXT_COLUMNS, cells, line, shortened
+from penstock.cli.pipeline.screen_cells import (
+    COLUMNS,
+    TEXT_COLUMNS,
+    cells,
+    line,
+    restart_line,
+    shortened,
+)
 from penstock.pipelines.running.broker_watch import changes
 from penstock.pipelines.running.progress import BatchProgress
-from penstock.pipelines.running.run_record import Run, RunState
+from penstock.pipelines.running.run_record import Rest, Run, RunState
 from penstock.pipelines.running.watching import Nobody, RunView, Watcher
 
 if TYPE_CHECKING:
@@ -33,6 +40,7 @@ class PlainScreen:
         self._next_s: dict[str, float] = {}
         self._is_stopping = False
         self._silent: Mapping[str, str] = {}
+        self._resting: Mapping[str, Rest] = {}
 
     def phase(self, sentence: str) -> None:
         self._say(sentence)
@@ -44,6 +52,10 @@ class PlainScreen:
         for sentence in changes(self._silent, view.run.silent):
             self._say(sentence)
         self._silent = view.run.silent
+        for flow, rest in view.run.resting.items():
+            if rest != self._resting.get(flow):
+                self._say(restart_line(flow, rest))
+        self._resting = view.run.resting
 
     def finished(self, flow: str, batch: BatchProgress) -> None:
         now = time.monotonic()
@@ -110,7 +122,8 @@ def flows_table(view: RunView) -> "Table":
 
 def waits(view: RunView) -> list[str]:
     """What a run waits for, each in a sentence."""
-    return changes({}, view.run.silent)
+    restarts = [restart_line(flow, rest) for flow, rest in view.run.resting.items()]
+    return changes({}, view.run.silent) + restarts
 
 
 def headline(run: Run) -> str:

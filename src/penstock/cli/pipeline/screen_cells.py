@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from penstock.pipelines.running.progress import BatchProgress
+from penstock.pipelines.running.run_record import Rest, now_ms
 from penstock.pipelines.running.watching import FlowView
 
 COLUMNS = (
@@ -62,6 +63,14 @@ def line(flow: str, batch: BatchProgress) -> str:
         f"broken rules {batch.broken_rules:,}" if batch.broken_rules else "",
     ]
     return ", ".join(part for part in parts if part)
+
+
+def restart_line(flow: str, rest: Rest) -> str:
+    seconds = max(0, round((rest.again_ms - now_ms()) / 1000))
+    return (
+        f"The flow {flow} failed: {rest.reason} It is started again in {seconds} s"
+        f" ({rest.attempt} of {rest.attempts})."
+    )
 
 
 def shortened(sink: str) -> str:

@@ -1,6 +1,6 @@
 """How long to go on trying: pauses that grow, and an end when nothing gets better for too long.
 
-Whoever waits for long says so: one line when it begins to, and one when things go on. A client
+A long wait is reported: one line when it begins to, and one when things go on. A client
 whose operations all wait for the same brokers says it once.
 """
 

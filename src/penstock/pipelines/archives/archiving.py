@@ -119,7 +119,7 @@ class Archiving:
     ) -> None:
         self._wanted = wanted
         self._topic = topic
-        # Whoever made `topic` has found the brokers.
+        # The facts about the topic came from its brokers, so their address is right.
         wire = WireSettings(bootstrap=wanted.bootstrap, retry_timeout_s=wanted.outage_s_max)
         self._cluster = WireCluster(wire.once_reached())
         self._lock = only_one(

@@ -101,7 +101,7 @@ class Replaying:
         self._wanted = wanted
         self._archived = archived
         self._target = target
-        # Whoever made `target` has found the brokers.
+        # The facts about the target came from its brokers, so their address is right.
         self._wire = WireSettings(
             bootstrap=wanted.bootstrap, retry_timeout_s=wanted.outage_s_max
         ).once_reached()

@@ -13,6 +13,7 @@ from penstock.pipelines.specification.model import (
     Options,
     OutputMode,
     Parameter,
+    Restart,
     Sink,
     Source,
 )
@@ -29,6 +30,7 @@ class Header:
     description: str
     storage: str | None
     settings: Options
+    restart: Restart
     place: Place
 
 

@@ -13,6 +13,7 @@ from penstock.pipelines.specification.model import (
     Flow,
     Options,
     Pipeline,
+    Restart,
     TopicSource,
 )
 from penstock.pipelines.specification.ordering import upstream_of
@@ -67,13 +68,21 @@ def _assembled(declarations: Declarations, path: Path) -> Pipeline:
         flows=flows,
         cases=declarations.cases,
         settings=header.settings,
+        restart=header.restart,
         place=header.place,
     )
 
 
 def _named_after(path: Path) -> Header:
     name = path.stem.lower().replace(" ", "-")
-    return Header(name=name, description="", storage=None, settings={}, place=Place(str(path)))
+    return Header(
+        name=name,
+        description="",
+        storage=None,
+        settings={},
+        restart=Restart(),
+        place=Place(str(path)),
+    )
 
 
 def _refuse_nothing(declarations: Declarations, place: Place) -> None:

@@ -11,6 +11,7 @@ from penstock.pipelines.declaring.targets import declare_sink, declare_table
 from penstock.pipelines.specification.fields import Fields
 from penstock.pipelines.specification.model import Parameter
 from penstock.pipelines.specification.parameters import check_name, missing_value, value_of
+from penstock.pipelines.specification.shaping import read_restart
 from penstock.pipelines.specification.sources import dead_letters_topic, read_source
 from penstock.pipelines.specification.tree import tree_of
 
@@ -21,9 +22,11 @@ def pipeline(
     description: str = "",
     storage: str | None = None,
     settings: Mapping[str, object] | None = None,
+    restart: Mapping[str, object] | None = None,
 ) -> None:
     """The pipeline's name; where its checkpoints lie; Spark's settings for its session.
 
+    `restart` says how often and when a flow that died is started again, with the keys of YAML.
     A file that does not say it is named after itself.
     """
     place = place_of_caller()
@@ -33,16 +36,17 @@ def pipeline(
         declarations.problem(place, f"The pipeline is described already, in {first}.")
         return
     said = Fields(
-        tree_of({"settings": settings}, place),
+        tree_of({"settings": settings, "restart": restart}, place),
         declarations.context,
         owner="the pipeline",
-        known=("settings",),
+        known=("settings", "restart"),
     )
     declarations.header = Header(
         name=name,
         description=description,
         storage=storage,
         settings=said.pairs("settings"),
+        restart=read_restart(said, declarations.context),
         place=place,
     )
 

@@ -1,7 +1,7 @@
 """Looks whether brokers answer, so that a run that waits for them can say so.
 
-The clients that wait are in Spark's Python processes, whose lines go to Spark's own output. Whoever
-watches a run is told by the process that they started.
+The clients that wait are in Spark's Python processes, whose lines go to Spark's own output. So
+the process that somebody started and watches looks for itself.
 """
 
 import threading
@@ -84,7 +84,7 @@ def broker_addresses(pipeline: Pipeline) -> list[str]:
 
 
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """What to tell of two looks, each in a sentence; a reason that changes is not told again."""
+    """What is new between two looks, in sentences; a reason that only changes is not."""
     begun = [f"{said} Waiting for it." for address, said in now.items() if address not in before]
     ended = [f"A broker answers at {address} again." for address in before if address not in now]
     return begun + ended

@@ -9,8 +9,12 @@ the sentence names its file and line, and of a flow also what the batch read.
 import re
 import shutil
 import traceback
+from dataclasses import dataclass
+from enum import Enum, auto
 from pathlib import Path
 
+from penstock.client.errors import BrokerUnreachable
+from penstock.client.wire.errors import GaveUp
 from penstock.model.errors import Explained
 from penstock.pipelines.lakes.full_disk import full_disk_sentence, says_full_disk
 from penstock.pipelines.running.checkpoint_folder import last_planned, planned_ranges
@@ -40,10 +44,76 @@ LIBRARIES = re.compile(
 OWN_CODE = f"{Path(__file__).parents[2]}/"
 # Whose text says nothing that a user of the class would not know.
 OURS = ("penstock.", "pyspark.")
+# What is raised, there or in a function of the user's, when somebody else is away for a while.
+PASSING_ERRORS = frozenset(
+    {
+        "BrokenPipeError",
+        "ConnectTimeout",
+        "ConnectionAbortedError",
+        "ConnectionError",
+        "ConnectionRefusedError",
+        "ConnectionResetError",
+        "GaveUp",
+        "ReadTimeout",
+        "TimeoutError",
+    }
+)
+# The machine was too busy: Spark gives such a process ten seconds, which no setting changes.
+NO_PYTHON = "Python worker failed to connect back"
+# What Spark says when it lost an executor, a Python process or a connection.
+PASSING_WORDS = (
+    "ExecutorLostFailure",
+    "FetchFailed",
+    "Python worker exited unexpectedly",
+    NO_PYTHON,
+    "java.net.ConnectException",
+    "java.net.SocketException",
+    "java.net.SocketTimeoutException",
+)
 SENTENCE_LENGTH_MAX = 1_000
 RANGES_SHOWN_MAX = 8
 # A disk with less room than this is taken for the one that a failure speaks of.
 FULL_BYTES_MAX = 1024 * 1024
+
+
+class Cause(Enum):
+    """What there is to hope for after a failure."""
+
+    LASTING = auto()
+    """The same again would fail the same way, as far as anybody can tell."""
+    PASSING = auto()
+    UNREACHED = auto()
+    """No broker answers: passing where one has answered before, else the address is wrong."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    sentence: str
+    cause: Cause
+
+
+def cause_of(error: BaseException) -> Cause:
+    """Only what is known to pass does: a function that raises or a schema that is wrong won't."""
+    if isinstance(error, BrokerUnreachable):
+        return Cause.UNREACHED
+    if isinstance(error, GaveUp | ConnectionError | TimeoutError):
+        return Cause.PASSING
+    if isinstance(error, Explained):
+        return Cause.LASTING
+    text = str(error).partition(QUERY_DETAILS)[0]
+    raised = _kind_raised_last(text)
+    if raised == BrokerUnreachable.__name__:
+        return Cause.UNREACHED
+    if raised in PASSING_ERRORS or any(words in text for words in PASSING_WORDS):
+        return Cause.PASSING
+    return Cause.LASTING
+
+
+def _kind_raised_last(text: str) -> str | None:
+    """The class of the innermost exception in Python, without its module."""
+    _, is_there, frames = text.rpartition(TRACEBACK)
+    kinds = (RAISED.match(line) for line in frames.splitlines() if is_there)
+    return next((kind["kind"].rpartition(".")[2] for kind in kinds if kind is not None), None)
 
 
 def sentence_of(error: BaseException) -> str:

@@ -1,16 +1,22 @@
 """Starts the flows of a pipeline, looks after them, and ends them between two batches."""
 
 import time
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from penstock.pipelines.running.broker_watch import BrokerWatch, broker_addresses
-from penstock.pipelines.running.failures import sentence_of_query, spark_is_gone, spark_refusals
+from penstock.pipelines.running.failures import (
+    Cause,
+    Failure,
+    sentence_of_query,
+    spark_is_gone,
+    spark_refusals,
+)
 from penstock.pipelines.running.gate import StopGate
 from penstock.pipelines.running.progress import BatchProgress
 from penstock.pipelines.running.refusals import FlowFailed
+from penstock.pipelines.running.restarting import Restarts
 from penstock.pipelines.running.run_record import RunBook, RunState
 from penstock.pipelines.running.running_flow import RunningFlow
 from penstock.pipelines.running.sink_names import sink_name
@@ -21,8 +27,6 @@ from penstock.pipelines.running.waves import flows_before
 from penstock.pipelines.specification.model import Pipeline
 
 POLL_S = 0.2
-# In a row without a batch between them.
-ATTEMPTS_MAX = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +41,7 @@ class FlowSummary:
     """None if the sink does not count them."""
     dead_letters: int
     broken_rules: int
+    restarts: int = 0
 
 
 class FlowsRun:
@@ -60,7 +65,7 @@ class FlowsRun:
         self._running: dict[str, RunningFlow] = {}
         self._ready: dict[str, ReadyFlow] = {}
         self._waiting: dict[str, ReadyFlow] = {}
-        self._attempts: Counter[str] = Counter()
+        self._restarts = Restarts(pipeline.restart)
         self._ended: set[str] = set()
         self._failed: dict[str, str] = {}
         self._counted: dict[str, FlowSummary] = {}
@@ -75,14 +80,17 @@ class FlowsRun:
             with BrokerWatch(broker_addresses(self._pipeline)) as brokers:
                 while self._step():
                     time.sleep(POLL_S)
-                    self._book.silent(brokers.silent)
+                    self._book.waiting(silent=brokers.silent, resting=self._restarts.resting)
             self._watcher.show(self._view())
         except BaseException:
             self._end_all()
             raise
         if self._failed:
             raise FlowFailed(*next(iter(self._failed.items())))
-        return tuple(self._counted.values())
+        return tuple(
+            replace(each, restarts=self._restarts.total[each.name])
+            for each in self._counted.values()
+        )
 
     def _step(self) -> bool:
         """Whether there is more to do."""
@@ -91,6 +99,7 @@ class FlowsRun:
         if self._gate.is_requested:
             self._book.state(RunState.STOPPING)
             self._waiting.clear()
+            self._ended.update(self._restarts.give_up())
             for flow in self._running.values():
                 flow.stop_between_batches()
         self._start_those_that_may()
@@ -101,7 +110,13 @@ class FlowsRun:
 
     def _start_those_that_may(self) -> None:
         """One at a time: each start costs Python processes that have little time to begin."""
-        if not self._waiting or any(flow.is_initialising for flow in self._running.values()):
+        rested = self._restarts.rested()
+        if not self._waiting and rested is None:
+            return
+        if any(flow.is_initialising for flow in self._running.values()):
+            return
+        if rested is not None:
+            self._start(self._ready[rested], self._running[rested])
             return
         for name, ready in self._waiting.items():
             if self._before.get(name, frozenset()) <= self._ended:
@@ -113,7 +128,7 @@ class FlowsRun:
 
     def _start(self, ready: ReadyFlow, flow: RunningFlow) -> None:
         name, once = self._pipeline.name, self._book.run.once
-        self._attempts[flow.name] += 1
+        self._restarts.began(flow.name)
         try:
             start(ready, flow, pipeline=name, once=once, gate=self._gate)
         except spark_refusals() as refused:
@@ -121,31 +136,35 @@ class FlowsRun:
             raise FlowFailed(flow.name, sentence) from refused
 
     def _look_after(self, flow: RunningFlow) -> None:
-        if flow.name in self._ended:
+        if flow.name in self._ended or flow.name in self._restarts.resting:
             return
         # Asked first: what a flow did last is told after it has ended.
         is_over = not flow.is_active
         for batch in flow.take_progress():
             self._counted[flow.name] = _plus(self._counted[flow.name], batch)
             self._watcher.finished(flow.name, batch)
-            self._attempts[flow.name] = 0
+            self._restarts.did_a_batch(flow.name)
         if is_over:
             self._conclude(flow)
 
     def _conclude(self, flow: RunningFlow) -> None:
         failure = flow.failure()
-        if failure is not None and self._may_try_again(flow, failure):
-            self._start(self._ready[flow.name], flow)
+        if failure is not None and self._is_started_again(flow, failure):
             return
         self._ended.add(flow.name)
         if failure is not None:
-            self._failed[flow.name] = failure
+            self._failed[flow.name] = failure.sentence
             # The others end after the batch that they are at.
             self._gate.request()
 
-    def _may_try_again(self, flow: RunningFlow, failure: str) -> bool:
-        is_worth_it = flow.lacked_python(failure) and not self._gate.is_requested
-        return is_worth_it and self._attempts[flow.name] < ATTEMPTS_MAX
+    def _is_started_again(self, flow: RunningFlow, failure: Failure) -> bool:
+        """From its checkpoint, which is safe at any time."""
+        if self._gate.is_requested or failure.cause is Cause.LASTING:
+            return False
+        if failure.cause is Cause.UNREACHED and flow.last is None:
+            # It has never done anything, so that the address may be wrong.
+            return False
+        return self._restarts.may_rest(flow.name, failure.sentence)
 
     def _end_all(self) -> None:
         """When the thread that looks after them has failed itself."""
@@ -165,6 +184,8 @@ class FlowsRun:
             state = FlowState.FAILED
         elif running is None:
             state = FlowState.WAITING
+        elif name in self._restarts.resting:
+            state = FlowState.RESTARTING
         else:
             state = FlowState.ENDED if name in self._ended else FlowState.RUNNING
         return FlowView(

@@ -32,6 +32,8 @@ def _flow(storage: Storage, name: str, run: Run) -> FlowView:
 def _state(name: str, run: Run) -> FlowState:
     if run.failed_flow == name:
         return FlowState.FAILED
+    if name in run.resting and not run.is_over:
+        return FlowState.RESTARTING
     return FlowState.ENDED if run.is_over else FlowState.RUNNING
 
 

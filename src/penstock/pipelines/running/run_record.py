@@ -34,6 +34,18 @@ OVER = frozenset({RunState.ENDED, RunState.FAILED, RunState.KILLED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rest:
+    """A flow that has failed and is started again."""
+
+    attempt: int
+    """Which one in a row comes next."""
+    attempts: int
+    """How many there may be."""
+    reason: str
+    again_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """`run.json`; times are milliseconds since 1970."""
 
@@ -53,6 +65,8 @@ class Run:
     flows: tuple[str, ...] = ()
     silent: Mapping[str, str] = field(default_factory=dict)
     """Brokers that don't answer at the moment: by address, a sentence."""
+    resting: Mapping[str, Rest] = field(default_factory=dict)
+    """By flow."""
     error: str | None = None
     failed_flow: str | None = None
 
@@ -78,9 +92,9 @@ class RunBook:
             self.run = replace(self.run, state=state)
             self._note()
 
-    def silent(self, silent: Mapping[str, str]) -> None:
-        if silent != self.run.silent:
-            self.run = replace(self.run, silent=silent)
+    def waiting(self, *, silent: Mapping[str, str], resting: Mapping[str, Rest]) -> None:
+        if (silent, resting) != (self.run.silent, self.run.resting):
+            self.run = replace(self.run, silent=silent, resting=resting)
             self._note()
 
     def ended(self, error: str | None = None, failed_flow: str | None = None) -> None:
@@ -91,6 +105,7 @@ class RunBook:
             failed_flow=failed_flow,
             ended_ms=now_ms(),
             silent={},
+            resting={},
         )
         self._note()
 
@@ -127,7 +142,12 @@ def last_run(storage: Storage) -> Run | None:
     content = read_json(storage.run)
     if content is None:
         return None
-    shaped = {"state": RunState(content["state"]), "flows": tuple(content["flows"])}
+    resting = content.get("resting", {})
+    shaped = {
+        "state": RunState(content["state"]),
+        "flows": tuple(content["flows"]),
+        "resting": {flow: Rest(**rest) for flow, rest in resting.items()},
+    }
     run = Run(**(content | shaped))
     if not run.is_over and not is_locked(storage.lock):
         return replace(run, state=RunState.KILLED)

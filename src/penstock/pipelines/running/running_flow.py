@@ -6,7 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.pipelines.running.checkpoint_folder import query_id
-from penstock.pipelines.running.failures import sentence_of_query, spark_refusals
+from penstock.pipelines.running.failures import (
+    Failure,
+    cause_of,
+    sentence_of_query,
+    spark_refusals,
+)
 from penstock.pipelines.running.gate import StopGate
 from penstock.pipelines.running.progress import (
     BatchProgress,
@@ -32,7 +37,6 @@ if TYPE_CHECKING:
 NO_BATCH = -1
 INITIALISING = "Initializing sources"
 INITIALISING_TIMEOUT_S = 60.0
-NO_PYTHON = "Python worker failed to connect back."
 TELLING_TIMEOUT_S = 2.0
 # Spark tells of a batch at once; an account that nobody asked for by then is never asked for.
 ACCOUNTS_MAX = 1_000
@@ -76,15 +80,6 @@ class RunningFlow:
         message = self._query.status["message"]
         return message == INITIALISING and time.monotonic() < self._initialised_by
 
-    @staticmethod
-    def lacked_python(failure: str) -> bool:
-        """Whether the machine was too busy to start a Python process.
-
-        Spark gives such a process ten seconds, which no setting changes. To start the flow again
-        from its checkpoint is safe at any time.
-        """
-        return failure == NO_PYTHON
-
     def on_written(self, epoch: Epoch, written: Written) -> None:
         self._written[epoch.batch] = written
         if len(self._written) > ACCOUNTS_MAX:
@@ -93,14 +88,15 @@ class RunningFlow:
     def on_failed(self, error: Exception) -> None:
         self._raised = error
 
-    def failure(self) -> str | None:
-        """What ended the query, as a sentence; None while it runs and after a stop."""
+    def failure(self) -> Failure | None:
+        """What ended the query; None while it runs and after a stop."""
         if self._query is None or self._query.isActive or self._was_stopped:
             return None
         error = self._query.exception()
         if error is None or is_stop(self._raised):
             return None
-        return sentence_of_query(self._raised or error, self.folder.checkpoint)
+        sentence = sentence_of_query(self._raised or error, self.folder.checkpoint)
+        return Failure(sentence=sentence, cause=cause_of(self._raised or error))
 
     def stop_between_batches(self) -> None:
         """Ends the query unless a batch is under way; asked again and again after a request."""

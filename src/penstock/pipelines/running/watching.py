@@ -12,6 +12,8 @@ class FlowState(StrEnum):
     WAITING = "waiting"
     """For the flows that write what it reads, in a run that ends by itself."""
     RUNNING = "running"
+    RESTARTING = "restarting"
+    """It has failed, and is started again after a pause."""
     ENDED = "ended"
     FAILED = "failed"
 

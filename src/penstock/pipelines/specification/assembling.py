@@ -16,6 +16,7 @@ from penstock.pipelines.specification.model import (
     Flow,
     Options,
     Pipeline,
+    Restart,
     Source,
     SqlStep,
     Step,
@@ -47,6 +48,7 @@ def assemble(
     flows: Sequence[Flow],
     cases: Sequence[Case] = (),
     settings: Options = _NO_SETTINGS,
+    restart: Restart | None = None,
     place: Place,
     description: str = "",
     input_places: Mapping[tuple[str, str], Place] = _NO_PLACES,
@@ -71,6 +73,7 @@ def assemble(
         flows=_ordered_flows(declared),
         cases=tuple(cases),
         settings=dict(settings),
+        restart=restart or Restart(),
         place=place,
     )
 

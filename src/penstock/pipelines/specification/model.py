@@ -295,6 +295,23 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Restart:
+    """What becomes of a flow whose query has died of something that may pass."""
+
+    attempts: int = 10
+    """In a row; 0: the first failure ends the run."""
+    pause_s: float = 1.0
+    """Before the first one; it doubles each time."""
+    pause_s_max: float = 120.0
+
+    def pause_before(self, attempt: int) -> float:
+        """Attempts count from 1."""
+        # Long before it is too large for a float, the pause has come to its bound.
+        doublings = min(attempt - 1, 64)
+        return float(min(self.pause_s * 2**doublings, self.pause_s_max))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
     """Everything that a specification says, with parameters filled in and references checked."""
 
@@ -313,4 +330,5 @@ class Pipeline:
     cases: tuple[Case, ...] = ()
     settings: Options = field(default_factory=dict)
     """Of Spark, for the session."""
+    restart: Restart = Restart()
     place: Place

@@ -5,7 +5,14 @@ from pathlib import Path
 
 from penstock.pipelines.specification.context import Context, nearest_or_known
 from penstock.pipelines.specification.fields import Fields, shown
-from penstock.pipelines.specification.model import Action, Decoding, Rule, ValueFormat, Watermark
+from penstock.pipelines.specification.model import (
+    Action,
+    Decoding,
+    Restart,
+    Rule,
+    ValueFormat,
+    Watermark,
+)
 from penstock.pipelines.specification.tree import Entries, Node, Scalar
 
 RECORD_COLUMNS = (
@@ -22,8 +29,22 @@ RECORD_COLUMNS = (
 DECODE_KEYS = ("format", "column", "schema", "into", "keep", "options")
 WATERMARK_KEYS = ("column", "delay")
 RULE_KEYS = ("condition", "action")
+RESTART_KEYS = ("attempts", "pause", "pause_max")
 _UNIT = r"(?:(?:micro|milli)?second|minute|hour|day|week|month|year)s?"
 _INTERVAL = re.compile(rf"(?:interval\s+)?\d+(?:\.\d+)?\s*{_UNIT}(?:\s+\d+(?:\.\d+)?\s*{_UNIT})*")
+_DAY_S = 86_400.0
+_UNIT_S = {
+    "microsecond": 1e-6,
+    "millisecond": 1e-3,
+    "second": 1.0,
+    "minute": 60.0,
+    "hour": 3_600.0,
+    "day": _DAY_S,
+    "week": 7 * _DAY_S,
+    "month": 30 * _DAY_S,
+    "year": 365 * _DAY_S,
+}
+_PART = re.compile(rf"(\d+(?:\.\d+)?)\s*({'|'.join(_UNIT_S)})")
 
 
 def read_decoding(node: Node, context: Context, *, owner: str) -> Decoding | None:
@@ -105,6 +126,31 @@ def read_interval(
         said = f"The key {name} in {owner} must be a time such as 10 seconds or 5 minutes"
         context.problem(found.place, f"{said}, not {shown(found)}.")
     return found.text.strip()
+
+
+def read_restart(fields: Fields, context: Context) -> Restart:
+    """`restart: {attempts: 10, pause: 1 second, pause_max: 2 minutes}`."""
+    node = fields.node("restart")
+    if node is None:
+        return Restart()
+    owner = "restart of the pipeline"
+    said = Fields(node, context, owner=owner, known=RESTART_KEYS)
+    usual = Restart()
+    first = _seconds(read_interval(said, "pause", context, owner=owner))
+    longest = _seconds(read_interval(said, "pause_max", context, owner=owner))
+    pause_s = usual.pause_s if first is None else first
+    return Restart(
+        attempts=said.whole_number("attempts", usual.attempts),
+        pause_s=pause_s,
+        pause_s_max=max(pause_s, usual.pause_s_max if longest is None else longest),
+    )
+
+
+def _seconds(interval: str | None) -> float | None:
+    """None also for what is not a length of time, which is a problem already."""
+    if interval is None or not _INTERVAL.fullmatch(interval.lower()):
+        return None
+    return sum(float(count) * _UNIT_S[unit] for count, unit in _PART.findall(interval.lower()))
 
 
 def read_rules(

@@ -27,6 +27,7 @@ from penstock.pipelines.specification.parameters import (
 )
 from penstock.pipelines.specification.problems import Place, SpecificationRefused
 from penstock.pipelines.specification.references import Declared, reference_problems
+from penstock.pipelines.specification.shaping import read_restart
 from penstock.pipelines.specification.sources import dead_letters_topic, read_source
 from penstock.pipelines.specification.steps import InputPlaces, read_step
 from penstock.pipelines.specification.tree import Node, Scalar
@@ -38,6 +39,7 @@ KEYS = (
     "storage",
     "parameters",
     "settings",
+    "restart",
     "sources",
     "steps",
     "flows",
@@ -73,6 +75,7 @@ def read_yaml(path: Path, given: Mapping[str, str], environment: Mapping[str, st
     name = fields.needed_text("pipeline")
     storage = fields.text_or_none("storage")
     settings = fields.pairs("settings")
+    restart = read_restart(fields, context)
     description = fields.text("description")
     parts = _read_parts(fields, context)
     declared = Declared(
@@ -98,6 +101,7 @@ def read_yaml(path: Path, given: Mapping[str, str], environment: Mapping[str, st
         flows=parts.flows,
         cases=parts.cases,
         settings=settings,
+        restart=restart,
         place=place,
         input_places=parts.places,
     )

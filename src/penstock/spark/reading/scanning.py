@@ -27,7 +27,7 @@ def scan(
     wanted: TopicRange, options: ReadOptions, lost: Lost = _nobody
 ) -> "Iterator[pa.RecordBatch]":
     """All records of a range, and only those, in the order of their offsets."""
-    # Whoever planned the range has found the brokers.
+    # The range was planned by a driver that has found the brokers.
     with WireCluster(options.wire.once_reached()) as cluster:
         position: int | None = wanted.start
         while position is not None:

@@ -59,7 +59,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def test_a_long_wait_is_told_when_it_begins_and_when_it_ends_and_once_for_all_who_wait(
+def test_a_long_wait_is_reported_when_it_begins_and_when_it_ends_and_once_for_all_who_wait(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     waits, gone = Waits(), no_answer("x:1", "connection refused")
@@ -93,7 +93,7 @@ def test_one_that_ended_otherwise_leaves_the_word_to_others(
     ]
 
 
-def test_short_waits_and_those_that_end_soon_with_an_error_are_not_told(
+def test_short_waits_and_those_that_end_soon_with_an_error_are_not_reported(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     blip, hurried = Patience("a", lambda: 600.0), Patience("b", lambda: 5.0)
@@ -119,7 +119,7 @@ def test_what_brokers_say_counts_from_when_they_are_back(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize(("seconds", "words"), [(600, "10 min"), (90, "90 s"), (0.5, "0.5 s")])
-def test_times_are_told_in_words(seconds: float, words: str) -> None:
+def test_times_are_said_in_words(seconds: float, words: str) -> None:
     assert duration_words(seconds) == words
 
 

@@ -12,6 +12,7 @@ from penstock.pipelines.specification.model import (
     LakeFormat,
     LakeSink,
     OutputMode,
+    Restart,
     TopicSink,
     TopicSource,
     ValueFormat,
@@ -87,6 +88,12 @@ def test_a_file_becomes_a_pipeline(tmp_path: Path) -> None:
     case = pipeline.cases[0]
     assert case.given == {"readings": (({"sensor": "a"},), ())}
     assert case.expected == {"averages": ({"sensor": "a"},)}
+
+
+def test_restarts_are_said_of_the_pipeline(tmp_path: Path) -> None:
+    assert declared(tmp_path, SMALLEST).restart == Restart()
+    said = 'dp.pipeline("iot", restart={"attempts": 3, "pause": "5 seconds"})\n'
+    assert declared(tmp_path, SMALLEST + said).restart == Restart(attempts=3, pause_s=5.0)
 
 
 def test_functions_become_steps_whose_parameters_are_inputs(tmp_path: Path) -> None:

@@ -19,26 +19,26 @@ class Brokers:
             raise no_answer(address, "connection refused")
 
 
-def test_brokers_that_go_away_and_come_back_are_told_once() -> None:
+def test_brokers_that_go_away_and_come_back_are_reported_once() -> None:
     brokers = Brokers()
     watch = BrokerWatch(["a:1", "b:2", "a:1"], look=brokers.look)
-    told: list[str] = []
+    said: list[str] = []
 
     def look() -> None:
         before = watch.silent
         watch.look_once()
-        told.extend(changes(before, watch.silent))
+        said.extend(changes(before, watch.silent))
 
     look()
     brokers.away = {"a:1"}
     look()
-    assert told == [], "one look may hit the moment of a restart"
+    assert said == [], "one look may hit the moment of a restart"
     for _ in range(5):
         look()
     brokers.away = set()
     for _ in range(5):
         look()
-    assert told == [
+    assert said == [
         "No broker answers at a:1: connection refused. Waiting for it.",
         "A broker answers at a:1 again.",
     ]

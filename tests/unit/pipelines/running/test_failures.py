@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from penstock.pipelines.running.failures import sentence_of, sentence_of_query, worker_sentence
+from penstock.client.errors import BrokerUnreachable, ClientError
+from penstock.client.wire.errors import GaveUp
+from penstock.pipelines.running.failures import (
+    Cause,
+    cause_of,
+    sentence_of,
+    sentence_of_query,
+    worker_sentence,
+)
 from penstock.pipelines.sinks.sink import SinkRefused
 
 QUERY = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: "
@@ -80,6 +88,35 @@ Driver stacktrace:"""
 )
 def test_spark_is_cut_to_the_sentence(text: str, sentence: str) -> None:
     assert sentence_of(RuntimeError(text)) == sentence
+
+
+NOBODY = SOURCE.replace("wire.errors.UnknownTopic", "errors.BrokerUnreachable")
+GAVE_UP = BATCH.replace("\nValueError:", "\npenstock.client.wire.errors.GaveUp:")
+NO_DATABASE = BATCH.replace("\nValueError:", "\nrequests.exceptions.ConnectionError:")
+LOST_EXECUTOR = JOB.replace("org.apache.spark.SparkArithmeticException: ", "ExecutorLostFailure ")
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (RuntimeError(SOURCE), Cause.LASTING),
+        (RuntimeError(BATCH), Cause.LASTING),
+        (RuntimeError(RAISED_IN_SQL), Cause.LASTING),
+        (RuntimeError(JOB), Cause.LASTING),
+        (RuntimeError("[UNRESOLVED_COLUMN] There is no column b."), Cause.LASTING),
+        (ClientError("The broker refused records."), Cause.LASTING),
+        (RuntimeError(NOBODY), Cause.UNREACHED),
+        (BrokerUnreachable("No broker answers."), Cause.UNREACHED),
+        (GaveUp("Gave up on reading."), Cause.PASSING),
+        (ConnectionResetError("reset"), Cause.PASSING),
+        (RuntimeError(GAVE_UP), Cause.PASSING),
+        (RuntimeError(NO_DATABASE), Cause.PASSING),
+        (RuntimeError(LOST_EXECUTOR), Cause.PASSING),
+        (RuntimeError("Python worker failed to connect back."), Cause.PASSING),
+    ],
+)
+def test_what_may_pass_is_told_from_what_lasts(error: Exception, cause: Cause) -> None:
+    assert cause_of(error) is cause
 
 
 def test_our_own_sentences_stay_as_they_are() -> None:

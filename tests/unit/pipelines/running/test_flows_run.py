@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +10,19 @@ import pytest
 from pyspark.errors import PySparkException
 
 from penstock.pipelines.running import flows_run
-from penstock.pipelines.running.flows_run import ATTEMPTS_MAX, FlowsRun, FlowSummary
+from penstock.pipelines.running.failures import NO_PYTHON
+from penstock.pipelines.running.flows_run import FlowsRun, FlowSummary
 from penstock.pipelines.running.gate import StopGate
 from penstock.pipelines.running.guarding import FlowRecord
 from penstock.pipelines.running.progress import BatchProgress, ProgressLog
 from penstock.pipelines.running.refusals import FlowFailed
 from penstock.pipelines.running.run_record import RunBook, RunState, new_run
-from penstock.pipelines.running.running_flow import INITIALISING, NO_PYTHON, RunningFlow
+from penstock.pipelines.running.running_flow import INITIALISING, RunningFlow
 from penstock.pipelines.running.starting import ReadyFlow
 from penstock.pipelines.running.storage import Storage
-from penstock.pipelines.running.watching import RunView
+from penstock.pipelines.running.watching import FlowState, RunView
 from penstock.pipelines.sinks.sink import Epoch, Written
+from penstock.pipelines.specification.model import Restart
 from tests.unit.pipelines.running.rig import (
     QUERY,
     ListSink,
@@ -32,6 +35,11 @@ from tests.unit.pipelines.running.rig import (
 )
 
 FRAME: Any = None
+ATTEMPTS_MAX = 5
+AT_ONCE = Restart(attempts=ATTEMPTS_MAX, pause_s=0.0, pause_s_max=0.0)
+NOBODY = """[STREAM_FAILED] It broke: Traceback (most recent call last):
+  File "cluster_map.py", line 1, in _ask_each
+penstock.client.errors.BrokerUnreachable: No broker answers at x:1: connection refused."""
 
 
 class FakeProgress:
@@ -91,11 +99,13 @@ class FakeQuery:
 class Watching:
     def __init__(self, after: Callable[[], None] = lambda: None) -> None:
         self.batches: list[tuple[str, int]] = []
+        self.views: list[RunView] = []
         self._after = after
 
     def phase(self, sentence: str) -> None: ...
 
     def show(self, view: RunView) -> None:
+        self.views.append(view)
         self._after()
 
     def finished(self, flow: str, batch: BatchProgress) -> None:
@@ -111,7 +121,7 @@ class Rig:
         inputs = {"find": "readings", "raw": "readings", "show": "alerts"}
         flows = [flow(name, inputs[name], sinks[name]) for name in queries]
         self.storage = Storage(folder)
-        self.pipeline = pipeline(folder, sources, flows)
+        self.pipeline = replace(pipeline(folder, sources, flows), restart=AT_ONCE)
         self.queries = queries
         self.gate = StopGate()
         self.watcher = Watching()
@@ -202,7 +212,44 @@ def test_but_not_for_ever(make_rig: Callable[..., Rig]) -> None:
     rig = make_rig(raw=[FakeQuery(looks=1, error=NO_PYTHON) for _ in range(9)])
     with pytest.raises(FlowFailed, match=f"The flow raw failed: {NO_PYTHON}"):
         rig.run()
-    assert len(rig.starts) == ATTEMPTS_MAX
+    assert len(rig.starts) == 1 + ATTEMPTS_MAX
+
+
+def test_a_flow_whose_brokers_went_away_rests_and_the_others_go_on(
+    make_rig: Callable[..., Rig],
+) -> None:
+    rig = make_rig(
+        raw=[FakeQuery(looks=3, batches=1, error=NOBODY), FakeQuery(looks=3, batches=2)],
+        find=[FakeQuery(looks=200)],
+    )
+    rig.pipeline = replace(rig.pipeline, restart=Restart(pause_s=0.05, pause_s_max=0.05))
+    raw, find = rig.run()
+    assert (raw.batches, raw.restarts, find.restarts) == (2, 1, 0)
+    resting = [view.run.resting for view in rig.watcher.views if view.run.resting]
+    reason = "No broker answers at x:1: connection refused."
+    assert {(one["raw"].attempt, one["raw"].reason) for one in resting} == {(1, reason)}
+    states = [{flow.name: flow.state for flow in view.flows} for view in rig.watcher.views]
+    assert {"raw": FlowState.RESTARTING, "find": FlowState.RUNNING} in states
+
+
+def test_a_flow_that_never_found_brokers_is_not_started_again(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig(raw=[FakeQuery(looks=3, error=NOBODY)])
+    with pytest.raises(FlowFailed, match="The flow raw failed: No broker answers at x:1"):
+        rig.run()
+    assert rig.starts == ["raw"]
+
+
+def test_a_stop_ends_a_flow_that_rests(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig(raw=[FakeQuery(looks=3, batches=1, error=NOBODY)])
+    rig.pipeline = replace(rig.pipeline, restart=Restart(pause_s=600.0, pause_s_max=600.0))
+
+    def stop_when_it_rests() -> None:
+        if rig.watcher.views[-1].flows[0].state is FlowState.RESTARTING:
+            rig.storage.stop.touch()
+
+    rig.watcher = Watching(after=stop_when_it_rests)
+    (raw,) = rig.run()
+    assert (rig.starts, raw.batches, raw.restarts) == (["raw"], 1, 0)
 
 
 def test_a_failing_flow_ends_the_others(make_rig: Callable[..., Rig]) -> None:

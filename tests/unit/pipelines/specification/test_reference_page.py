@@ -21,6 +21,7 @@ PAGE = (ROOT / "docs" / "reference" / "pipeline-specification.md").read_text()
 LAKES = tuple(one.value for one in LakeFormat)
 KEYS: dict[str, tuple[str, ...]] = {
     "The pipeline": yaml_reading.KEYS,
+    "Restarts": shaping.RESTART_KEYS,
     "Parameters": parameters.KEYS,
     "Topics": sources.KEYS["topic"],
     "Files": sources.KEYS["files"],

@@ -9,6 +9,15 @@ from tests.unit.pipelines.specification.files import SMALLEST, problems
 # Lines that follow the smallest pipeline, whose last part is flows, begin in line 7.
 AFTER = [
     ("setings: {}", "7:1: The key setings is unknown in the pipeline; the nearest is settings."),
+    (
+        "restart: {attemps: 3}",
+        "7:11: The key attemps is unknown in restart of the pipeline; the nearest is attempts.",
+    ),
+    (
+        "restart: {pause: 3}",
+        "7:18: The key pause in restart of the pipeline must be a time such as 10 seconds or "
+        '5 minutes, not "3".',
+    ),
     ("flows: {}", "7:1: The key flows is given twice, first in line 5."),
     (
         "  out: {from: readings, too: console}",

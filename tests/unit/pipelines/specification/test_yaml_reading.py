@@ -13,6 +13,7 @@ from penstock.pipelines.specification.model import (
     LakeFormat,
     LakeSink,
     OutputMode,
+    Restart,
     SqlStep,
     TableSource,
     TopicSink,
@@ -47,6 +48,18 @@ parameters: {first: 42}
 flows:
   shown: {from: readings, to: {console: 5}}
 """
+
+
+def test_restarts(tmp_path: Path) -> None:
+    assert read(tmp_path, SMALLEST).restart == Restart()
+    said = "restart: {attempts: 3, pause: 500 milliseconds, pause_max: 1 minute 30 seconds}\n"
+    assert read(tmp_path, SMALLEST + said).restart == Restart(
+        attempts=3, pause_s=0.5, pause_s_max=90.0
+    )
+    # A longer first pause than the usual longest one is meant.
+    assert read(tmp_path, SMALLEST + "restart: {pause: 1 hour}\n").restart == Restart(
+        pause_s=3600.0, pause_s_max=3600.0
+    )
 
 
 def test_sources(tmp_path: Path) -> None:
