@@ -113,6 +113,8 @@ def test_what_a_run_waits_for_is_shown_on_each_kind_of_screen(
     assert capsys.readouterr().err.splitlines() == [said, "A broker answers at x:1 again."]
     assert flows_table(waiting).caption == said
     assert flows_table(calm).caption is None
+    killed = replace(waiting, run=replace(waiting.run, state=RunState.KILLED))
+    assert flows_table(killed).caption is None
 
 
 def test_a_flow_that_is_started_again_is_reported_once(

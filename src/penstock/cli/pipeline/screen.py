@@ -121,7 +121,9 @@ def flows_table(view: RunView) -> "Table":
 
 
 def waits(view: RunView) -> list[str]:
-    """What a run waits for, each in a sentence."""
+    """What a run waits for, each in a sentence; one that was killed may have left a note of it."""
+    if view.run.is_over:
+        return []
     restarts = [restart_line(flow, rest) for flow, rest in view.run.resting.items()]
     return changes({}, view.run.silent) + restarts
 
