@@ -78,7 +78,7 @@ sim: $(STAMP) ## Simulate core, replicas and whole nodes: SEEDS seeds (1000) fro
 	$(BIN)/python -m tests.sim --seeds $(SEEDS) --seed $(SEED)
 
 # A run of replicas or whole nodes takes about ten times as long as one of the core alone.
-soak: $(STAMP) ## Simulate SOAK_SEEDS seeds (10000, half of it for nodes) and run the long tests.
+soak: java ## Simulate SOAK_SEEDS seeds (10000, half of it for nodes) and run the long tests.
 	$(BIN)/python -m tests.sim --layer core --seeds $(SOAK_SEEDS)
 	$(BIN)/python -m tests.sim --layer replicas --seeds $$(($(SOAK_SEEDS) / 2))
 	$(BIN)/python -m tests.sim --layer nodes --seeds $$(($(SOAK_SEEDS) / 2))
@@ -86,6 +86,7 @@ soak: $(STAMP) ## Simulate SOAK_SEEDS seeds (10000, half of it for nodes) and ru
 	$(BIN)/python -m tests.sim --layer flipped-tail --seeds $$(($(SOAK_SEEDS) / 10))
 	$(BIN)/python -m tests.sim --layer two-flipped-tails --seeds $$(($(SOAK_SEEDS) / 10))
 	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest --soak -m soak tests
+	OUTAGE_SECONDS=60 $(BIN)/python -m pytest tests/spark/pipelines/test_outage.py
 
 clean: ## Remove everything that the targets above made.
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

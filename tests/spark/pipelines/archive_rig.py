@@ -15,7 +15,7 @@ from penstock.pipelines.archives.replaying import Archived, Replaying, ReplayWan
 from penstock.pipelines.archives.selection import Selection
 from penstock.pipelines.archives.topic_facts import topic_facts
 from penstock.pipelines.archives.verifying import Verdict, Verification
-from tests.spark.rig import finish
+from tests.spark.rig import finish, started
 from tests.spark.topic_contents import Stored
 
 ARCHIVE_TIMEOUT_S = 240.0
@@ -39,7 +39,7 @@ def archive(
         steps=steps,
     )
     with archiving:
-        finish(archiving.start(spark), ARCHIVE_TIMEOUT_S)
+        finish(started(lambda: archiving.start(spark)), ARCHIVE_TIMEOUT_S)
     return entries
 
 
