@@ -17,6 +17,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
 STAMP := .venv/.complete
+# What the distribution was called before it was penstock-mq, which an old .venv may still hold.
+FORMER_NAME := penstock
 
 help: ## Show this list.
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
@@ -24,7 +26,8 @@ help: ## Show this list.
 venv: $(STAMP) ## Make .venv with every extra; made again only when pyproject.toml changes.
 
 # The first interpreter that runs and is new enough wins; every extra that pyproject.toml names is
-# installed, so that a new extra needs no change here.
+# installed, so that a new extra needs no change here. FORMER_NAME goes first: two distributions with
+# the same package would share its files and the command, and the stale one would name a version.
 $(STAMP): pyproject.toml
 	@python=""; \
 	for candidate in python3 python3.13 python3.12 python3.11; do \
@@ -37,6 +40,7 @@ $(STAMP): pyproject.toml
 	fi; \
 	set -e; \
 	$$python -m venv .venv; \
+	$(BIN)/python -m pip uninstall --quiet --quiet --disable-pip-version-check --yes $(FORMER_NAME); \
 	extras=$$($(BIN)/python -c 'import tomllib; print(",".join(tomllib.load(open("pyproject.toml", "rb"))["project"].get("optional-dependencies", {})))'); \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$$extras]"; \
 	test -x $(BIN)/penstock; \

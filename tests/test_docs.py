@@ -6,6 +6,7 @@ the pages on settings and commands are compared in tests/unit/cli/test_reference
 
 import re
 import shlex
+import tomllib
 
 import click
 import pytest
@@ -17,6 +18,7 @@ from tests.reference_pages import PAGES
 DOCUMENTS = documents()
 BY_NAME = {document.name: document for document in DOCUMENTS}
 PATH = re.compile(r"^(?:src|tests|docs|benchmarks|examples|\.ci)(?:/[\w.*-]+)+/?$")
+TEXT_SUFFIXES = {".md", ".py", ".yaml"}
 TOP_LEVEL_FILE = re.compile(r"^(?:Makefile|LICENSE|\.importlinter|\.gitignore|\w+\.(?:toml|md))$")
 # Files that belong to a reader of the documents, not to this repository.
 READERS_FILES = {"sensors.py", "reader.py"}
@@ -112,6 +114,21 @@ def test_every_decision_is_in_the_index() -> None:
     index = BY_NAME["docs/adr/README.md"].links()
     pages = sorted(path.name for path in (ROOT / "docs" / "adr").glob("0*.md"))
     assert sorted(index) == pages
+
+
+def test_nobody_is_asked_to_install_a_distribution_of_another_name() -> None:
+    """`penstock` on PyPI is another project; only the package and the command are called that."""
+    name = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["name"]
+    other = re.compile(
+        rf"""pip install ['"]?(?!{name}\b)penstock\b"""
+        rf"""|(?<![\w-])penstock\[[a-z]"""
+        rf"""|\b(?:version|distribution|requires)\(['"](?!{name}\b)penstock\b"""
+    )
+    sources = [path for path in (ROOT / "src").rglob("*") if path.suffix in TEXT_SUFFIXES]
+    files = [ROOT / "pyproject.toml", ROOT / "Makefile", ROOT / ".ci" / "run", *sources]
+    files += [document.path for document in DOCUMENTS]
+    found = {str(path.relative_to(ROOT)): other.findall(path.read_text()) for path in files}
+    assert {path: names for path, names in found.items() if names} == {}
 
 
 def test_documents_do_not_leak_a_machine() -> None:

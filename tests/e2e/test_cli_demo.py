@@ -1,6 +1,6 @@
 """`penstock demo` without Spark runs to its summary and checks itself.
 
-With Spark it is run in tests/spark/pipelines/test_demo.py.
+With Spark it is run in tests/spark/test_wheel.py and tests/spark/pipelines/test_demo.py.
 """
 
 import json
@@ -34,7 +34,7 @@ def test_where_spark_is_missing_the_demo_says_so_and_goes_on(tmp_path: Path) -> 
     )
     assert outcome.returncode == 0, outcome
     assert outcome.stderr == (
-        "The broker alone is shown. This needs Spark: pip install 'penstock[spark]'.\n"
+        "The broker alone is shown. This needs Spark: pip install 'penstock-mq[spark]'.\n"
     )
     summary = json.loads(outcome.stdout)
     assert summary["passed"] is True

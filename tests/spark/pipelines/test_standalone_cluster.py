@@ -238,7 +238,7 @@ def check_that_a_worker_without_the_package_is_named(
     finally:
         run.close()
     said = run.log().splitlines()[-1]
-    install = f"pip install 'penstock[spark-worker]=={penstock.__version__}' there for {python}."
+    install = f"pip install 'penstock-mq[spark-worker]=={penstock.__version__}' there for {python}."
     assert said.startswith("penstock: The worker ")
     assert said.endswith(f" lacks the Python package penstock: {install}")
     assert "Traceback" not in run.log()

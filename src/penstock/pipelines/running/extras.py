@@ -14,4 +14,4 @@ class ExtraMissing(Explained):
 def require_spark() -> None:
     """Raises ExtraMissing where Spark or what it needs from us is not installed."""
     if any(find_spec(package) is None for package in NEEDED):
-        raise ExtraMissing("This needs Spark: pip install 'penstock[spark]'.")
+        raise ExtraMissing("This needs Spark: pip install 'penstock-mq[spark]'.")

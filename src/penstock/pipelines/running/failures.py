@@ -213,7 +213,7 @@ def worker_sentence(text: str) -> str | None:
         package = missing["module"].partition(".")[0]
         return (
             f"The worker {task['host']} lacks the Python package {package}: "
-            f"pip install 'penstock[spark-worker]' there."
+            f"pip install 'penstock-mq[spark-worker]' there."
         )
     if program := MISSING_PYTHON.search(text):
         return (

@@ -35,12 +35,12 @@ def refuse(reports: Iterable[Report], version: str) -> None:
         if found is None:
             raise RunRefused(
                 f"The worker {host} lacks the Python package penstock: pip install "
-                f"'penstock[spark-worker]=={version}' there for {python}."
+                f"'penstock-mq[spark-worker]=={version}' there for {python}."
             )
         if found != version:
             raise RunRefused(
                 f"The worker {host} has penstock {found}, and this is {version}: pip install "
-                f"'penstock[spark-worker]=={version}' there for {python}."
+                f"'penstock-mq[spark-worker]=={version}' there for {python}."
             )
 
 

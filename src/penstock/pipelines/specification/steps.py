@@ -97,7 +97,7 @@ def _inputs_of_sql(
         tables = table_references(sql.text)
     except ModuleNotFoundError:
         context.problem(
-            sql.place, "Reading SQL needs Spark's extra: pip install 'penstock[spark]'."
+            sql.place, "Reading SQL needs Spark's extra: pip install 'penstock-mq[spark]'."
         )
         return ()
     except SqlNotRead as refusal:

@@ -102,6 +102,6 @@ def test_without_spark_one_sentence_says_what_to_install(monkeypatch: pytest.Mon
     require_spark()
     monkeypatch.setattr("penstock.pipelines.running.extras.NEEDED", ("no_such_package",))
     with pytest.raises(
-        ExtraMissing, match=r"^This needs Spark: pip install 'penstock\[spark\]'\.$"
+        ExtraMissing, match=r"^This needs Spark: pip install 'penstock-mq\[spark\]'\.$"
     ):
         require_spark()
