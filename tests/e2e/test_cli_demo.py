@@ -1,6 +1,6 @@
 """`penstock demo` without Spark runs to its summary and checks itself.
 
-With Spark it is run in tests/spark/test_wheel.py and tests/spark/pipelines/test_demo.py.
+With Spark it is run in tests/spark/pipelines/test_demo.py.
 """
 
 import json
