@@ -203,7 +203,7 @@ def java_and_spark() -> Iterator[Finding]:
     """Only pipelines, archives and replays need them."""
     spark = _version("pyspark")
     if spark is None:
-        advice = "Pipelines need it: pip install 'penstock[spark]'."
+        advice = "Pipelines need it: pip install 'penstock-mq[spark]'."
         yield Finding("Spark", State.OK, "not installed", advice)
     else:
         yield Finding("Spark", State.OK, f"PySpark {spark}")

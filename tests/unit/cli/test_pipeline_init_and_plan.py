@@ -54,7 +54,7 @@ def test_plan_takes_parameters_and_tells_problems(tmp_path: Path) -> None:
         run("plan", file, "-p", "lak=/x")
 
 
-# Hides what plain `pip install penstock` does not bring from the finder that looks into folders, so
+# Hides what plain `pip install penstock-mq` does not bring from the finder that looks into folders, so
 # that Python goes on as it does where nothing of it is installed.
 WITHOUT_SPARK = """
 import sys
@@ -139,7 +139,7 @@ def test_plan_needs_no_spark_for_python_though_the_file_imports_it(tmp_path: Pat
     # What needs Spark says so in a sentence.
     refused = run_without_spark("validate", file)
     assert refused.returncode == 1
-    assert "This needs Spark: pip install 'penstock[spark]'." in refused.stderr
+    assert "This needs Spark: pip install 'penstock-mq[spark]'." in refused.stderr
 
 
 def test_a_library_that_is_missing_is_still_told_where_there_is_no_spark(tmp_path: Path) -> None:

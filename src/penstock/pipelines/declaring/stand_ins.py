@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from types import FunctionType, ModuleType
 from typing import Any
 
-# All of them come with `penstock[spark]`.
+# All of them come with `penstock-mq[spark]`.
 PACKAGES = ("pyspark", "pandas", "pyarrow", "numpy")
 
 
