@@ -54,8 +54,8 @@ def test_plan_takes_parameters_and_tells_problems(tmp_path: Path) -> None:
         run("plan", file, "-p", "lak=/x")
 
 
-# Hides what plain `pip install penstock-mq` does not bring from the finder that looks into folders, so
-# that Python goes on as it does where nothing of it is installed.
+# Hides what plain `pip install penstock-mq` does not bring from the finder that looks into folders,
+# so that Python goes on as it does where nothing of it is installed.
 WITHOUT_SPARK = """
 import sys
 from importlib.machinery import PathFinder
