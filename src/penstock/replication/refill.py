@@ -1,19 +1,20 @@
 """A replica that has lost something: the tail of its log, or all of it when it moved away.
 
 Part of what it acknowledged may be gone, and its vote could make a leader that lacks some of that.
-So until it holds again all that its leader calls committed, it follows and counts in no majority.
+So until it holds again all that its leader calls committed, and all that it may have acknowledged
+to that leader, it follows and counts in no majority.
 One that moved away and came back does not vote at all. One that lost the tail of its log knows
 where that ended, and the core lets its vote count where all voters agree (`raft/quorum.py`).
 """
 
 import logging
 
-from penstock.model.ids import NO_END, LogIndex, Term, TopicPartition
+from penstock.model.ids import NO_END, UNKNOWN_END, LogEnd, LogIndex, Term, TopicPartition
 from penstock.raft.messages import AppendRequest, CommitNotice, Heartbeat, Message
 from penstock.raft.node import RaftNode
 from penstock.raft.quorum import Stuck
 from penstock.replication.keeper import LogKeeper
-from penstock.storage.log import NO_DOUBT, EntriesGone, Log
+from penstock.storage.log import NO_DOUBT, EntriesCut, EntriesGone, Log
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +23,17 @@ ALONE_TICKS = 30
 
 
 class Refill:
-    __slots__ = ("_alone_ticks", "_committed_index", "_keeper", "_log", "_node", "is_due", "stuck")
+    __slots__ = (
+        "_acknowledged_index",
+        "_alone_ticks",
+        "_committed_index",
+        "_keeper",
+        "_log",
+        "_node",
+        "_opened_in",
+        "is_due",
+        "stuck",
+    )
 
     def __init__(self, log: Log, node: RaftNode, keeper: LogKeeper, *, is_returning: bool) -> None:
         self._log = log
@@ -33,21 +44,42 @@ class Refill:
         self.stuck = ""
         # The most that a leader called committed since this process began.
         self._committed_index = 0
+        # The term in which this process began: what was lost was not acknowledged in a later one.
+        self._opened_in = node.term
+        # What the leader may believe to lie here: it never sends what it takes for acknowledged.
+        self._acknowledged_index = -1
         self._alone_ticks = 0
 
     def note(self, message: Message) -> None:
         if isinstance(message, (AppendRequest, CommitNotice, Heartbeat)):
             self._committed_index = max(self._committed_index, message.commit_index)
+        if isinstance(message, AppendRequest):
+            self._acknowledged_index = max(self._acknowledged_index, message.previous_index)
 
     def ends(self, applied_index: LogIndex, term: Term) -> bool:
         """Once an entry of the leader's own term is applied, so is all that was ever committed
-        before it; and up to what it called committed, its own term's entries are here too."""
+        before it; and up to what it called committed, its own term's entries are here too.
+
+        But the leader may yet commit more by counting what this replica acknowledged in that term
+        and lost: that has to be here again as well.
+        """
         try:
             applied_term = self._log.term_at(applied_index)
-        except EntriesGone:
+            if not self._holds_what_it_acknowledged(term):
+                return False
+        except (EntriesCut, EntriesGone):
             # A snapshot replaced the log, and is not known to be durable yet.
             return False
         return 0 < self._committed_index <= applied_index and applied_term == term
+
+    def _holds_what_it_acknowledged(self, term: Term) -> bool:
+        lost, stable_index = self._log.doubt.lost, self._node.stable_index
+        if lost == NO_END:
+            # It moved away: the leader began to count from nothing when it came back.
+            return True
+        if lost == UNKNOWN_END:
+            return term > self._opened_in or 0 <= self._acknowledged_index <= stable_index
+        return LogEnd(self._log.term_at(stable_index), stable_index) >= lost
 
     def waited_alone(self) -> bool:
         """One more tick without a leader; says whether it was long enough."""

@@ -92,10 +92,12 @@ class SimulatedReplica:
             return
         durable, applied = self.disk.durable, LogIndex(self.applied_index)
         leads = node.role is Role.LEADER and node.has_committed_in_term
+        end = LogEnd(durable.term_at(durable.last_index), durable.last_index)
         if leads or (
             0 < self.heard_committed <= applied
             and durable.base_index <= applied <= durable.last_index
             and durable.term_at(applied) == node.term
+            and end >= self.lost_end
         ):
             self.lost_end = NO_END
             node.is_whole_again()

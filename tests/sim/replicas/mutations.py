@@ -166,6 +166,15 @@ def refused_sync_counts(states: Sequence[LogState], disk: WholeDisk) -> None:
         state.unsynced_tail.clear()
 
 
+@mutation(
+    "a replica is whole again before it holds what it acknowledged",
+    (Refill, "_holds_what_it_acknowledged"),
+)
+def whole_too_early(_self: Refill, _term: Term) -> bool:
+    """Its leader may still count that, and commit it, when its own disk has it."""
+    return True
+
+
 @mutation("votes that a start found are not synced", (hard_states, "write_again"))
 def found_votes_not_synced(_file: Content, _start: int, _end: int) -> None:
     """What others rely on must not go with the power."""

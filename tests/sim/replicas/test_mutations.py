@@ -17,7 +17,7 @@ from tests.sim.mutation import Mutation, seeds
 from tests.sim.replicas import test_hanging_disks, test_lost_disks, test_tails, test_throttles
 from tests.sim.replicas.mutations import ALL
 from tests.sim.replicas.run import run_seed
-from tests.unit.replication import test_cold_entries, test_exchange, test_group
+from tests.unit.replication import test_cold_entries, test_exchange, test_group, test_refill
 from tests.unit.storage import test_crashes, test_hard_states, test_log, test_recovery
 
 SEEDS_MAX = 400
@@ -50,6 +50,12 @@ def _lost_votes() -> None:
         test_hard_states.test_what_a_failed_sync_lost_is_durable_before_the_next_process_uses_it(
             chance
         )
+
+
+def _whole_again() -> None:
+    test_refill.test_a_replica_is_not_whole_before_it_holds_what_it_acknowledged_to_its_leader(
+        ends_at=46, is_whole=False
+    )
 
 
 def _tails() -> None:
@@ -90,6 +96,7 @@ DIRECTED: dict[str, Callable[[], None]] = {
         test_tails.test_after_a_power_cut_of_all_nodes_somebody_leads_soon
     ),
     "tails that are synced together are not written again": _tails,
+    "a replica is whole again before it holds what it acknowledged": _whole_again,
     "tails count as synced although the disk refused": (
         test_recovery.test_tails_are_synced_one_by_one_if_the_whole_disk_refuses
     ),

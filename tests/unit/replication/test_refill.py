@@ -3,18 +3,35 @@
 import asyncio
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from penstock.model.errors import Reason, Refused
-from penstock.model.ids import PartitionIndex
+from penstock.model.ids import (
+    UNKNOWN_END,
+    BrokerId,
+    DirectoryId,
+    LogEnd,
+    LogIndex,
+    PartitionIndex,
+    ReplicaId,
+    Term,
+)
 from penstock.model.topic_config import TopicConfig
+from penstock.raft.messages import AppendRequest, Heartbeat
+from penstock.raft.node import RaftNode
+from penstock.replication.keeper import LogKeeper
+from penstock.replication.refill import Refill
 from penstock.storage import repair
 from penstock.storage.log import NO_DOUBT, Log
 
 from .group_rig import group_of, log_bytes, until
 from .rig import PATIENCE_S, TOPIC_ID, batch, read_values, run, running
 from .test_group_members import want
+
+_LEADER, _OWN = (ReplicaId(BrokerId(number), DirectoryId("d")) for number in (1, 2))
 
 
 def test_a_repaired_replica_is_refilled_and_votes_again(tmp_path: Path) -> None:
@@ -156,3 +173,50 @@ def test_a_message_while_a_snapshot_is_written_does_not_stop_a_replica_that_came
             await until(lambda: not back.is_returning)
 
     run(scenario)
+
+
+def _refill(lost: LogEnd, *, ends_at: int, term: int = 3) -> Refill:
+    """Of a log whose last entries are of one term, and all of them durable."""
+    log = SimpleNamespace(
+        doubt=NO_DOUBT._replace(lost=lost), term_at=lambda index: term if index > 30 else 2
+    )
+    node = SimpleNamespace(term=3, stable_index=ends_at)
+    return Refill(
+        cast("Log", log), cast("RaftNode", node), cast("LogKeeper", None), is_returning=False
+    )
+
+
+def _append(after: int, commit_index: int, term: int = 3) -> AppendRequest:
+    return AppendRequest(
+        _LEADER, _OWN, Term(term), LogIndex(after), Term(term), (), LogIndex(commit_index)
+    )
+
+
+@pytest.mark.parametrize(
+    ("ends_at", "is_whole"), [(46, False), (50, False), (51, True), (60, True)]
+)
+def test_a_replica_is_not_whole_before_it_holds_what_it_acknowledged_to_its_leader(
+    ends_at: int, is_whole: bool
+) -> None:
+    """The leader counts what was acknowledged as soon as its own disk has it."""
+    refill = _refill(LogEnd(3, 51), ends_at=ends_at)
+    refill.note(_append(after=32, commit_index=32))
+    assert refill.ends(LogIndex(32), Term(3)) is is_whole
+
+
+def test_a_new_leader_counts_nothing_that_was_acknowledged_to_the_one_before() -> None:
+    refill = _refill(LogEnd(3, 51), ends_at=47, term=4)
+    refill.note(_append(after=46, commit_index=47, term=4))
+    assert refill.ends(LogIndex(47), Term(4))
+
+
+def test_where_the_log_ended_is_learned_from_the_leader_if_nothing_shows_it() -> None:
+    refill = _refill(UNKNOWN_END, ends_at=46)
+    refill.note(Heartbeat(_LEADER, _OWN, Term(3), LogIndex(32), 0))
+    assert not refill.ends(LogIndex(32), Term(3))
+    refill.note(_append(after=51, commit_index=32))
+    refill.note(_append(after=40, commit_index=32))
+    assert not refill.ends(LogIndex(32), Term(3))
+    whole = _refill(UNKNOWN_END, ends_at=51)
+    whole.note(_append(after=51, commit_index=32))
+    assert whole.ends(LogIndex(32), Term(3))
