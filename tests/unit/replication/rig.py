@@ -130,6 +130,10 @@ class DiskThreads(ThreadPoolExecutor):
     def is_busy(self) -> bool:
         return bool(self._jobs)
 
+    async def idle(self) -> None:
+        """Returns when all jobs are over: one may tell of its end before its thread comes to it."""
+        await asyncio.gather(*map(asyncio.wrap_future, list(self._jobs)))
+
     def submit(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         job = super().submit(work, *args, **kwargs)
         self._jobs.add(job)
