@@ -27,6 +27,9 @@ HEALING_S_MAX = 120.0
 # until something is: more of them would show nothing new, and take most of a run's time.
 SLOW_S_MAX = 0.5
 STUCK_S_MAX = 1.5
+# How often power fails during elections while nothing is acknowledged: each failure leads to the
+# next election, and some runs did nothing else.
+STRIKES_MAX = 3
 # How long faults last at most.
 DISTURBED_S_MAX = 40.0
 VOTERS = 3
@@ -74,6 +77,8 @@ class Run:
         self.is_disturbed = True
         # How much was acknowledged, and when that was less for the last time.
         self._progress = 0, 0.0
+        # How often power failed during an election since.
+        self._strikes = 0
         self.changes = 0
         self.disks_replaced = 0
         self.bits_flipped = 0
@@ -202,6 +207,7 @@ class Run:
         acknowledged = self._acknowledged()
         if acknowledged != self._progress[0]:
             self._progress = acknowledged, self.world.now
+            self._strikes = 0
         return self.world.now - self._progress[1]
 
     def _leave_in_peace(self) -> None:
@@ -261,8 +267,11 @@ class Run:
 
     def _strike(self, candidate: SimulatedNode) -> None:
         """Power fails at somebody while a vote is under way: what it promised must survive."""
+        if not self.is_disturbed or self._strikes == STRIKES_MAX:
+            return
         others = [node for node in self._running() if node is not candidate]
-        if self.is_disturbed and others and self.random.random() < self.fault_chance:
+        if others and self.random.random() < self.fault_chance:
+            self._strikes += 1
             victim = self.random.choice(others)
             delay = self.random.uniform(0.0, 0.02)
             self.world.after(delay, lambda: self._crash_and_start(victim))
