@@ -30,6 +30,7 @@ from tests.sim.machine.wire import Switch
 from tests.sim.machine.world import World
 from tests.sim.nodes.admin import Administrator, excused, only_looks, topics
 from tests.sim.nodes.committer import Committer
+from tests.sim.nodes.equality import describe, unequal
 from tests.sim.nodes.loose import LooseProducer
 from tests.sim.nodes.members import GroupConsumer, WorkGroup
 from tests.sim.nodes.node import SimulatedNode, peer_endpoint
@@ -44,6 +45,11 @@ from tests.sim.replicas.history import History, require
 HEALING_S_MAX = 180.0
 WORK_S_MIN = 6.0
 WORK_S_MAX = 60.0
+# Where producers were told of nothing that is stored for so long, faults become rare, and then all
+# is left in peace. If that does not help, something has to be repaired first, as at the end.
+SLOW_S_MAX = 2.0
+STUCK_S_MAX = 4.0
+HOPELESS_S_MIN = 8.0
 LISTED = 3
 DATA = "data"
 DATA_PARTITIONS = 2
@@ -51,8 +57,9 @@ GROUP_MEMBERS = 2
 OTHERS = ("a",)
 # Of throttles, in bytes per second.
 RATES = ("1000", "1000", "20000")
-# In a run in which a disk rots, at every step.
+# In a run in which a disk rots, and in one in which replicas move, at every step.
 ROT_CHANCE = 0.1
+MOVE_CHANCE = 0.15
 # What the search for an order of the changes of topics may cost.
 TRIES_MAX = 50_000
 
@@ -103,6 +110,8 @@ class Run:
         self.moves = self.disks_replaced = self.bits_flipped = self.histories_given_up = 0
         # The one whose disk nobody can trust.
         self.damaged: SimulatedNode | None = None
+        # How much was acknowledged, and when that was less for the last time.
+        self._progress = 0, 0.0
         self.states = States()
         self.nodes = self._make_nodes()
         self.administrators = [Administrator(self.world, self.nodes, OTHERS) for _ in range(3)]
@@ -181,16 +190,47 @@ class Run:
                 node.validate_groups()
             self.onlooker.act()
             self._read()
-            if self.random.random() < self.fault_chance:
-                self._disturb()
-            self._let_rot()
-            if self.moves_replicas and self.random.random() < 0.1:
-                self._move()
-            if self.is_throttled and self.throttles.random() < 0.2:
-                self._throttle()
+            idle_s = self._idle_s()
+            if idle_s > HOPELESS_S_MIN:
+                break
+            if idle_s > STUCK_S_MAX:
+                self._leave_in_peace()
+            else:
+                self._disturb_some(self.fault_chance / (1 if idle_s < SLOW_S_MAX else 4))
         self._heal()
         self._check()
         return self._report()
+
+    def _disturb_some(self, fault_chance: float) -> None:
+        if self.random.random() < fault_chance:
+            self._disturb()
+        self._let_rot()
+        if self.moves_replicas and self.random.random() < MOVE_CHANCE:
+            self._move()
+        if self.is_throttled and self.throttles.random() < 0.2:
+            self._throttle()
+
+    def _acknowledged(self) -> int:
+        return sum(len(producer.acknowledged) for producer in self.producers)
+
+    def _idle_s(self) -> float:
+        """For how long nothing was acknowledged to those who wait for it."""
+        acknowledged = self._acknowledged()
+        if acknowledged != self._progress[0] or self._is_work_done():
+            self._progress = acknowledged, self.world.now
+        return self.world.now - self._progress[1]
+
+    def _leave_in_peace(self) -> None:
+        self.switch.heal()
+        self._restart_all()
+        for node in self.nodes:
+            node.machine.disk_hangs_until = 0.0
+            self._set_clock_right(node)
+
+    def _set_clock_right(self, node: SimulatedNode) -> None:
+        """One that is an hour late twice over takes every record for one of the future."""
+        if node.machine.process is not None:
+            node.machine.process.clock.skew_ms = 0
 
     def _is_work_done(self) -> bool:
         is_loose_done = self.loose is None or self.loose.is_done
@@ -355,9 +395,7 @@ class Run:
         for node in self.nodes:
             node.machine.drive.steps_left = None
             node.machine.drive.empty_out()
-            if node.machine.process is not None:
-                # One that is an hour late twice over takes every record for one of the future.
-                node.machine.process.clock.skew_ms = 0
+            self._set_clock_right(node)
         if self.damaged is not None:
             self.damaged.crash(lost_power=False)
             self.damaged.repair()
@@ -405,7 +443,7 @@ class Run:
         if len({cluster.applied for cluster in states}) > 1:
             return f"metadata differs: {[cluster.applied for cluster in states]}"
         for key, replicas in self._groups():
-            problem = _unequal(replicas)
+            problem = unequal(replicas)
             if problem:
                 return f"group {key}: {problem}"
         ends = {
@@ -426,7 +464,7 @@ class Run:
         lines = [self._unfinished()]
         for node in self.nodes:
             lines.append(f"node {node.node}: up {node.is_up}, {node.refused}, {node.id}")
-            lines += [f"  {each.partition} {_describe(each)}" for each in node.replicas()]
+            lines += [f"  {each.partition} {describe(each)}" for each in node.replicas()]
         return "\n  ".join(lines)
 
     # Checks
@@ -487,7 +525,7 @@ class Run:
             groups=len(histories),
             terms=sum(history.terms for history in histories),
             committed=sum(history.committed_index for history in histories),
-            acknowledged=sum(len(producer.acknowledged) for producer in self.producers),
+            acknowledged=self._acknowledged(),
             changes_of_topics=sum(len(each.history) for each in self.administrators),
             commits_of_offsets=self.committer.acknowledged,
             deletions_of_offsets=self.committer.deletions,
@@ -504,35 +542,6 @@ class Run:
             bits_flipped=self.bits_flipped,
             histories_given_up=self.histories_given_up,
         )
-
-
-def _unequal(replicas: list[Replica]) -> str:
-    """Why a group is not settled and equal; empty if it is."""
-    leaders = [replica for replica in replicas if replica.is_leader and replica.is_settled]
-    if len(leaders) != 1:
-        return f"{len(leaders)} settled leaders"
-    core = leaders[0]._node
-    by_id = {replica.id: replica for replica in replicas}
-    if core.commit_index != core.last_index:
-        return "not all is committed"
-    for member in sorted(core.membership.members):
-        replica = by_id.get(member)
-        if replica is None or replica.stopped_because is not None:
-            return f"{member} has no replica"
-        if replica._applied_index != core.last_index:
-            return f"{member} is at {replica._applied_index} of {core.last_index}"
-    extra = sorted(by_id.keys() - core.membership.members)
-    return f"{extra} have a replica and are no members" if extra else ""
-
-
-def _describe(replica: Replica) -> str:
-    if replica.stopped_because is not None:
-        return f"stopped: {replica.stopped_because}"
-    core = replica._node
-    return (
-        f"{core.role.name} of term {core.term} led by {core.leader}, at {core.last_index}, commit "
-        f"{core.commit_index}, {sorted(core.membership.voters)} {sorted(core.membership.learners)}"
-    )
 
 
 def _check_read(history: History, records: dict[int, bytes]) -> None:
