@@ -21,6 +21,10 @@ WAKE_S_MAX = 0.0002
 HANDLES_PER_TURN_MAX = 1000
 
 
+def _nothing() -> None:
+    """What is left of a callback that was cancelled."""
+
+
 class _Handle(asyncio.Handle):
     """As asyncio's, without a context: nothing that is simulated has variables of one."""
 
@@ -33,7 +37,7 @@ class _Handle(asyncio.Handle):
 
     def cancel(self) -> None:
         self._cancelled = True
-        self._callback = self._args = None  # type: ignore[assignment]
+        self._callback, self._args = _nothing, ()
 
 
 class _TimerHandle(asyncio.TimerHandle):
@@ -49,7 +53,7 @@ class _TimerHandle(asyncio.TimerHandle):
 
     def cancel(self) -> None:
         self._cancelled = True
-        self._callback = self._args = None  # type: ignore[assignment]
+        self._callback, self._args = _nothing, ()
 
 
 class LoopExecutor(Executor, ABC):
@@ -115,22 +119,34 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return handle
 
     def _due(self, handle: asyncio.TimerHandle) -> None:
-        if not handle._cancelled and not self.is_dead:
+        if handle._cancelled or self.is_dead:
+            return
+        if self._begins_turn():
+            self._work(handle._callback, handle._args)
+        else:
             self._ready.append(handle)
-            if not self._has_turn:
-                self._has_turn = True
-                self._turn()
 
     # Turns. What wakes a process comes at a moment that is random already, so it gets to work then.
     # Only what is asked for from elsewhere waits a moment.
 
     def deliver(self, callback: Callable[..., object], *args: Any) -> None:
         """Something arrived; must not be called by a process."""
-        if not self.is_dead:
+        if self.is_dead:
+            return
+        if self._begins_turn():
+            self._work(callback, args)
+        else:
             self._ready.append(_Handle(callback, args))
-            if not self._has_turn:
-                self._has_turn = True
-                self._turn()
+
+    def _begins_turn(self) -> bool:
+        """Whether it gets to work now. Else a turn will come."""
+        if self._has_turn:
+            return False
+        self._has_turn = True
+        if self._world.now < self._paused_until:
+            self._world.at(self._paused_until, self._turn)
+            return False
+        return True
 
     def act_on(self, action: Callable[..., object], *args: Any) -> None:
         """Does something outside of the loop; the loop gets to what comes of it at once."""
@@ -152,33 +168,42 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         world.at(world.now + world.random.random() * WAKE_S_MAX, self._turn)
 
     def _turn(self) -> None:
-        world, ready = self._world, self._ready
-        if world.now < self._paused_until:
-            world.at(self._paused_until, self._turn)
-            return
-        if world.loop is not self:
-            world.enter_loop(self)
-        # What becomes ready meanwhile runs too: nobody else would notice the difference.
-        left = HANDLES_PER_TURN_MAX
+        if self._world.now < self._paused_until:
+            self._world.at(self._paused_until, self._turn)
+        elif self._ready:
+            handle = self._ready.popleft()
+            self._work(handle._callback, handle._args)
+        else:
+            # It is dead.
+            self._has_turn = False
+
+    def _work(self, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
+        """Does this, and then what is ready: also what becomes so meanwhile, since nobody else
+        would notice the difference."""
+        if self._world.loop is not self:
+            self._world.enter_loop(self)
+        ready, left = self._ready, HANDLES_PER_TURN_MAX
         try:
-            # Nothing is ready once the process is dead.
-            while ready and left:
+            while True:
+                try:
+                    callback(*args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:
+                    self._report(callback, error)
                 left -= 1
+                # Nothing is ready once the process is dead.
+                if not ready or not left:
+                    break
                 handle = ready.popleft()
-                if not handle._cancelled:
-                    try:
-                        handle._callback(*handle._args)
-                    except (SystemExit, KeyboardInterrupt):
-                        raise
-                    except BaseException as error:
-                        self._report(handle, error)
+                callback, args = handle._callback, handle._args
         finally:
             self._has_turn = False
         if ready:
             self._schedule_turn()
 
-    def _report(self, handle: asyncio.Handle, error: BaseException) -> None:
-        message = f"Exception in callback {handle._callback}"
+    def _report(self, callback: Callable[..., object], error: BaseException) -> None:
+        message = f"Exception in callback {callback}"
         self.call_exception_handler({"message": message, "exception": error})
 
     def pause(self, duration: float) -> None:
