@@ -1,6 +1,7 @@
 """A simulated administrator: makes, grows and deletes topics anywhere, and notes what it heard."""
 
 from collections.abc import Awaitable, Callable, Hashable, Sequence
+from functools import partial
 
 from penstock.broker.services import Services
 from penstock.cluster.topic import Topic
@@ -129,11 +130,10 @@ class Administrator:
         self._number += 1
         number = self._number
         self._pending = (number, self._world.now, call)
-        process = node.machine.process
-        assert process is not None
         assert node.server is not None
-        process.spawn(self._ask(number, node.server.services, call))
-        self._world.after(ANSWER_S_MAX, lambda: self._answered(number, UNKNOWN))
+        give_up = partial(self._answered, number, UNKNOWN)
+        node.ask(self._ask(number, node.server.services, call), give_up)
+        self._world.after(ANSWER_S_MAX, give_up)
 
     async def _ask(self, number: int, services: Services, call: Call) -> None:
         try:

@@ -8,6 +8,7 @@ are changes like commits; they leave no offset behind.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from penstock.broker.groups import Groups
 from penstock.groups.commands import CommitOffsets, OffsetToCommit
@@ -130,8 +131,9 @@ class Committer:
         asked = {each: self._commits[each].ask(now, deletes=deletes) for each in partitions}
         self._is_waiting = True
         self._requests = number = self._requests + 1
-        node.ask(self._ask(node, change, asked, number))
-        self._world.after(ANSWER_S_MAX, self._answered, number, {})
+        give_up = partial(self._answered, number, {})
+        node.ask(self._ask(node, change, asked, number), give_up)
+        self._world.after(ANSWER_S_MAX, give_up)
 
     def _choose(self) -> SimulatedNode | None:
         nodes = [node for node in self._nodes if node.is_responsive]

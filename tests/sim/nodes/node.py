@@ -44,6 +44,11 @@ STOP_S_MAX = 30.0
 DRAIN_S_MAX = 10.0
 
 Histories = Callable[[Replica], History]
+Lost = Callable[[], object]
+
+
+def _nobody() -> None:
+    """Nobody waits for the answer."""
 
 
 def peer_endpoint(node: BrokerId) -> Endpoint:
@@ -93,7 +98,8 @@ class SimulatedNode:
         # Why it does not run, if its start was refused.
         self.refused: Exception | None = None
         self._observers: dict[PartitionId, Observer] = {}
-        self._requests: dict[asyncio.Task[None], None] = {}
+        # What it serves, and who hears if the connection ends before the answer.
+        self._requests: dict[asyncio.Task[None], Lost] = {}
         self.is_stopping = False
         self.stops = 0
         self.events = EventRing()
@@ -128,8 +134,16 @@ class SimulatedNode:
     def crash(self, *, lost_power: bool) -> None:
         if self.is_up:
             self._note("ends without power" if lost_power else "ends")
+        if not lost_power:
+            self._lose_connections()
         self.machine.crash(lost_power=lost_power)
         self.server, self.is_registered = None, False
+
+    def _lose_connections(self) -> None:
+        """Whoever waits for an answer sees the process end, unless the whole machine does."""
+        for lost in self._requests.values():
+            self.machine.world.after(self.machine.switch.delay(), lost)
+        self._requests = {}
 
     def _died(self) -> None:
         """What it knew must not be lost to the history."""
@@ -221,17 +235,20 @@ class SimulatedNode:
             self._note(f"can't be repaired: {refused}")
             self.machine.replace_drive()
 
-    def ask(self, request: Coroutine[Any, Any, None]) -> None:
+    def ask(self, request: Coroutine[Any, Any, None], lost: Lost = _nobody) -> None:
         """Serves a client, as the door would."""
         process = self.machine.process
         assert process is not None
         task = process.spawn(request)
-        self._requests[task] = None
+        self._requests[task] = lost
         task.add_done_callback(self._answered)
 
     def _answered(self, task: asyncio.Task[None]) -> None:
-        self._requests.pop(task, None)
-        error = None if task.cancelled() else task.exception()
+        lost = self._requests.pop(task, _nobody)
+        if task.cancelled():
+            lost()
+            return
+        error = task.exception()
         if error is not None:
             # A promise that was broken, or a bug.
             self.machine.world.failures.append("".join(traceback.format_exception(error)))

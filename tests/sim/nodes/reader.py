@@ -6,6 +6,7 @@ that stands in a rack reads from the follower there once a leader has sent it to
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from penstock.broker.fetch import FetchQuery
@@ -171,8 +172,9 @@ class Reader:
     def _ask(self, node: SimulatedNode, indexes: list[int]) -> None:
         self._asked += 1
         self._is_waiting = True
-        node.ask(self._serve(node, indexes, self._asked))
-        self._world.after(ANSWER_S_MAX, self._give_up, node.node, self._asked)
+        give_up = partial(self._give_up, node.node, self._asked)
+        node.ask(self._serve(node, indexes, self._asked), give_up)
+        self._world.after(ANSWER_S_MAX, give_up)
 
     def _give_up(self, node: BrokerId, number: int) -> None:
         if self._is_waiting and number == self._asked:
