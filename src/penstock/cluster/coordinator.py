@@ -193,6 +193,8 @@ class Cluster:
 
     async def known_everywhere(self, offset: Offset, timeout_s: float) -> bool:
         """Whether all living brokers came to `offset` in time."""
+        if self._is_known_everywhere(offset):
+            return True
         waiting = asyncio.ensure_future(self._exchange.wait_metadata_applied(offset, timeout_s))
         try:
             while not waiting.done() and not self._is_known_everywhere(offset):

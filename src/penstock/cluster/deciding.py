@@ -205,13 +205,12 @@ class Decider:
 
 
 async def _within(timeout_s: float, work: Awaitable[None], detail: str) -> None:
-    """Waits, but not for ever; what comes later comes without the one who waited."""
-    waiting = asyncio.ensure_future(work)
-    done, _ = await asyncio.wait([waiting], timeout=timeout_s)
-    if not done:
-        waiting.cancel()
-        raise Refused(Reason.REQUEST_TIMED_OUT, detail)
-    await waiting
+    """Waits, but not without end; what comes later comes without the one who waited."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            await work
+    except TimeoutError:
+        raise Refused(Reason.REQUEST_TIMED_OUT, detail) from None
 
 
 def _final(refused: Refused) -> Refused:
