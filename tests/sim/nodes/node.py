@@ -354,7 +354,7 @@ class SimulatedNode:
         observer = Observer(replica, history, is_damaged=lambda: drive.is_damaged)
         self._observers[replica.key] = observer
         replica.on_leadership(partial(self._note_leadership, replica))
-        replica.on_leadership(observer.look)
+        replica.on_leadership(partial(observer.look, closely=True))
         replica.on_advance(observer.look)
         observer.look()
 

@@ -24,9 +24,11 @@ from tests.sim.replicas.node import SimulatedNode, endpoint_of
 
 HEALING_S_MAX = 120.0
 # Where nothing was acknowledged for so long, faults become rare, and then all is left in peace
-# until something is: more of them would show nothing new, and take most of a run's time.
+# until something is: more of them would show nothing new, and take most of a run's time. If that
+# does not help, something has to be repaired first, as at the end.
 SLOW_S_MAX = 0.5
 STUCK_S_MAX = 1.5
+HOPELESS_S_MIN = 5.0
 # How often power fails during elections while nothing is acknowledged: each failure leads to the
 # next election, and some runs did nothing else.
 STRIKES_MAX = 3
@@ -73,7 +75,7 @@ class Run:
         # Of its own, so that it changes nothing else.
         self.throttles = Random(f"throttles of {seed}")
         self.throttle_chance = self.throttles.choice((0.0, 0.0, 0.05))
-        self.unsaved_batches_max = self.random.choice((3, 20, 50_000))
+        self.unsaved_batches_max = self.random.choice((5, 20, 50_000))
         self.is_disturbed = True
         # How much was acknowledged, and when that was less for the last time.
         self._progress = 0, 0.0
@@ -184,7 +186,7 @@ class Run:
                 self._upkeep()
             if self.throttles.random() < self.throttle_chance:
                 self._throttle(self.throttles.choice(RATES))
-            if self.world.now > DISTURBED_S_MAX:
+            if self.world.now > DISTURBED_S_MAX or idle_s > HOPELESS_S_MIN:
                 break
         self._heal()
         return self._report()
