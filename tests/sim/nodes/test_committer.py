@@ -27,7 +27,7 @@ class Broker:
             is_responsive=True,
             machine=SimpleNamespace(process=process),
             server=SimpleNamespace(services=SimpleNamespace(groups=self)),
-            ask=self.loop.create_task,
+            ask=lambda request, _lost=None: self.loop.create_task(request),
             group_log=lambda _: None,
         )
         self.committer = Committer(self.world, [node], "data", 1, deletion_chance)
