@@ -1,9 +1,12 @@
 """A bug to inject by replacing methods, and a list of such bugs that tests must notice."""
 
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 Replacement = Callable[..., Any]
+# A mutation that one of the first seeds catches need not be known.
+FEW_SEEDS = 10
 
 
 class Mutation(NamedTuple):
@@ -23,8 +26,24 @@ class Mutations(list[Mutation]):
         return register
 
 
-def seeds(known: int | None, seeds_max: int) -> Iterator[int]:
-    """All of them, the one first that is known to catch a mutation which others hardly do."""
+def hunt(
+    mutation: str, known: Mapping[str, int], seeds_max: int, run_seed: Callable[[int], object]
+) -> None:
+    """Runs seeds until one notices the mutation, the one first that is known to.
+
+    A change of the code moves which seed that is, and then the hunt takes up to half a minute: a
+    warning says what `known` should say.
+    """
+    for seed in _seeds(known.get(mutation), seeds_max):
+        try:
+            run_seed(seed)
+        except BaseException:
+            if known.get(mutation, seed if seed <= FEW_SEEDS else None) != seed:
+                warnings.warn(f"KNOWN_SEEDS: {seed} catches {mutation!r}.", stacklevel=2)
+            raise
+
+
+def _seeds(known: int | None, seeds_max: int) -> Iterator[int]:
     if known is not None:
         yield known
     yield from range(1, seeds_max + 1)
