@@ -266,10 +266,10 @@ class SimulatedNode:
                     f"leader {core.leader}, log {replica._log.first_index} to {core.last_index}, "
                     f"commit {core.commit_index}"
                 )
-            look(closely=True)
+            look()
 
-        def look(*, closely: bool = False) -> None:
-            observer.look(closely=closely)
+        def look() -> None:
+            observer.look()
             if observer.begins_late:
                 self.look_everywhere()
                 observer.require_agreed_start()

@@ -9,9 +9,8 @@ from penstock.storage.log import NO_DOUBT, EntriesCut
 from tests.sim.machine.bugs import EXPECTED
 from tests.sim.replicas.history import History, Violation, require
 
-# How many commits are read back together: few of a leader's, more of a follower's, which are seldom
-# news. Whoever looks closely reads what there is: when leaderships change, and at the end.
-LEADER_ENTRIES = 3
+# A leader's commits are checked as they come. A follower's, which are seldom news, are read back
+# together.
 FOLLOWER_ENTRIES = 8
 
 
@@ -45,12 +44,12 @@ class Observer:
             self.require_damage(replica.stopped_because)
             return
         replica.validate()
-        entries_min = FOLLOWER_ENTRIES
+        entries_min = 1 if closely else FOLLOWER_ENTRIES
         if replica._node.role is Role.LEADER:
             history.on_leader(replica._node)
-            entries_min = LEADER_ENTRIES
+            entries_min = 1
         index = replica._applied_index
-        if index >= self._checked_index + (1 if closely else entries_min):
+        if index >= self._checked_index + entries_min:
             try:
                 history.on_applied(replica.id, replica._log, self._checked_index, index)
             except StorageDamaged as damage:
