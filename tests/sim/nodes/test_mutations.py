@@ -55,7 +55,7 @@ DIRECTED: dict[str, Callable[[], None]] = {
         test_followers.test_a_follower_that_is_filled_again_serves_nobody
     ),
     "a static member that comes back is a rebalance": (
-        test_nodes.test_static_members_come_back_without_a_rebalance
+        test_nodes.test_what_is_rare_in_random_runs_is_there
     ),
     "a leader asks nobody whether it still leads": (
         test_cut_off_leaders.test_a_controller_that_was_cut_off_does_not_tell_what_was_true_before
