@@ -152,7 +152,7 @@ class FetchBytes:
                 position = start + partitions * form.partition.size
                 cuttings = set(form.cut.iter_unpack(body[start:position]))
                 # A topic may be named twice, where the first partition is one from its middle.
-                topics[topic] = topics[topic] | cuttings if topic in topics else cuttings
+                topics.setdefault(topic, cuttings).update(cuttings)
                 total += partitions
                 if has_tags:
                     if body[position]:
