@@ -7,6 +7,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -263,8 +264,10 @@ def can_sync_whole_disks(release: str) -> bool:
     """Whether this release of the kernel can, and says so when it fails."""
     if not sys.platform.startswith("linux"):
         return False
-    numbers = release.split("-")[0].split(".")[:2]
-    return tuple(int(each) for each in numbers) >= _FIRST_LINUX_WITH_SYNC_ERRORS
+    numbers = re.match(r"(\d+)\.(\d+)", release)
+    if numbers is None:
+        return False
+    return (int(numbers[1]), int(numbers[2])) >= _FIRST_LINUX_WITH_SYNC_ERRORS
 
 
 class RealLock:

@@ -188,6 +188,8 @@ def test_a_sync_of_the_whole_disk_that_fails_says_so(tmp_path: Path) -> None:
         ("linux", "5.7.19-generic", False),
         ("linux", "4.18.0-553.el8_10.x86_64", False),
         ("linux", "6.12-rc1", True),
+        ("linux", "6.12+", True),
+        ("linux", "of somebody's own", False),
         ("darwin", "24.0.0", False),
     ],
 )
