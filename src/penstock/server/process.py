@@ -30,10 +30,10 @@ KEPT_BUFFER_BYTES_MAX = 32 * MIB
 # Requests make many short-lived objects and no cycles, and a start makes many that stay: the
 # default of 700 looks far too often. Of a start with thousands of partitions it takes a third.
 GC_THRESHOLD = 20_000
-# How long a disk thread whose sync is done waits for the event loop's turn to end. With Python's
-# default of 5 ms a busy loop starves its disk: with 500 busy partitions, acknowledgements took
-# twenty times as long.
-THREAD_SWITCH_S = 0.0005
+# How long a disk thread whose sync is done waits for the event loop's turn to end. A sync takes
+# 0.2 ms, so a longer wait is what a write costs: with Python's default of 5 ms and 500 busy
+# partitions, acknowledgements took a hundred times as long, with 0.5 ms twice as long.
+THREAD_SWITCH_S = 0.0001
 # How often a node that stops asks its disk for a sign of life, and how long it waits for one. What
 # is in flight is answered by then, and leaderships are handed over.
 DISK_ASKED_S = 1.0
