@@ -257,7 +257,7 @@ def _add_default_ports(values: dict[str, object], sources: Mapping[str, str]) ->
     if not fits and "kafka" not in values:
         raise SettingsError(
             f"Setting node from {sources['node']} is {node}, which is too large for a default "
-            f"port, so give the Kafka door's address with --kafka HOST:PORT."
+            f"port, so give the Kafka listener's address with --kafka HOST:PORT."
         )
     for door, port in DOOR_PORTS.items():
         # Port 0 is a free one: a large node number leaves no fixed default for the other doors.
@@ -353,7 +353,7 @@ def _parse_file(path: Path, by: str) -> object:
         raise SettingsError(f"File {path} from {by} can't be read: {problem}.") from None
     except (ValueError, yaml.YAMLError) as error:
         problem = " ".join(str(error).split()).rstrip(".")
-        raise SettingsError(f"File {path} from {by} can't be understood: {problem}.") from None
+        raise SettingsError(f"File {path} from {by} can't be parsed: {problem}.") from None
 
 
 def _unknown(key: str, known: Iterable[str]) -> str:
@@ -387,7 +387,7 @@ def _path(raw: object) -> Path:
     try:
         return Path(_text(raw)).expanduser()
     except RuntimeError:
-        raise _Unusable("the home directory that ~ stands for is not known") from None
+        raise _Unusable("the home directory (~) is not known") from None
 
 
 def _config_path(raw: object) -> Path:
@@ -427,7 +427,7 @@ def _endpoint(raw: object) -> Endpoint:
 def _advertise(raw: object) -> Endpoint:
     endpoint = _endpoint(raw)
     if is_wildcard(endpoint.host):
-        raise _Unusable("nobody can connect to a wildcard address")
+        raise _Unusable("clients can't connect to a wildcard address")
     return endpoint
 
 
@@ -435,7 +435,7 @@ def _reached(raw: object) -> Endpoint:
     """An address of another node, which has to be complete."""
     endpoint = _advertise(raw)
     if endpoint.port == 0:
-        raise _Unusable("nobody can connect to port 0")
+        raise _Unusable("clients can't connect to port 0")
     return endpoint
 
 
@@ -558,14 +558,14 @@ SETTINGS: tuple[Setting, ...] = (
         "HOST:PORT",
         "",
         _advertise,
-        "The Kafka address that clients are told; the bound one unless given.",
+        "The Kafka address for clients; by default the one the node listens on.",
     ),
     _setting(
         "cluster",
         "N=HOST:PORT,...",
         "",
         _cluster,
-        "The cluster's members by their peer addresses, this node among them.",
+        "The cluster's members and their peer addresses, including this node.",
     ),
     _setting(
         "join", "HOST:PORT", "", _reached, "Join the cluster of the node with this peer address."
@@ -575,23 +575,41 @@ SETTINGS: tuple[Setting, ...] = (
         "HOST:PORT",
         "",
         _advertise,
-        "The peer address that other nodes are told; the listed or bound one unless given.",
+        "The peer address for other nodes; by default the listed one, or the one it listens on.",
     ),
-    _setting("rack", "NAME", "", _text, "Where the node stands; copies are spread over racks."),
+    _setting("rack", "NAME", "", _text, "The node's rack or zone; copies are spread over racks."),
     _setting(
         "peer_secret",
         "TEXT",
         "",
         _text,
-        "What nodes prove to each other; needed beyond loopback, and never shown.",
+        "The secret that all nodes share; needed beyond loopback, and never shown.",
     ),
-    _setting("disk_timeout_ms", "MS", "3000", _disk_timeout, "How long a leader's disk may hang."),
-    _setting("config", "FILE", "", _config_path, "A TOML or YAML file with settings."),
-    _setting("log_format", "auto|text|json", "auto", _choice(LogFormat), "How log lines look."),
     _setting(
-        "log_level", "debug|info|warning|error", "info", _choice(LogLevel), "What is worth a line."
+        "disk_timeout_ms",
+        "MS",
+        "3000",
+        _disk_timeout,
+        "How long a disk may hang before the node steps down as leader.",
     ),
-    _setting("scrub_hours", "N", "168", _hours, "Reads all data back every N hours; 0 never."),
+    _setting("config", "FILE", "", _config_path, "A TOML or YAML file with settings."),
+    _setting(
+        "log_format", "auto|text|json", "auto", _choice(LogFormat), "The format of log lines."
+    ),
+    _setting(
+        "log_level",
+        "debug|info|warning|error",
+        "info",
+        _choice(LogLevel),
+        "The least severe messages to log.",
+    ),
+    _setting(
+        "scrub_hours",
+        "N",
+        "168",
+        _hours,
+        "Read all data back every N hours to find damage; 0 means never.",
+    ),
     _setting(
         "broker", "NAME=VALUE", "", _broker, "A broker setting by Kafka's name; may be repeated."
     ),

@@ -86,4 +86,4 @@ def test_an_answer_is_asked_for_on_stderr(directory: Path) -> None:
     outcome = processes.run("log", "repair", str(directory), "--json", stdin="y\n")
     assert outcome.returncode == 0, outcome
     assert json.loads(outcome.stdout)[0]["lost_bytes"] > 0
-    assert "lose what lies behind" in outcome.stderr
+    assert "lose everything after it" in outcome.stderr

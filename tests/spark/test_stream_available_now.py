@@ -152,7 +152,7 @@ def test_retention_that_overtook_the_query_is_told_or_passed_over(
         finish(query)
     line = last_line(caught.value)
     assert f"partition 0 of topic {topic} from offset 4 up to 7 were deleted" in line
-    assert line.endswith("with the option failOnDataLoss=false the query would go on.")
+    assert line.endswith("with the option failOnDataLoss=false the query would continue.")
 
     finish(output.start(careless, availableNow=True))
     assert [row.offset for row in output.rows(careful)] == [0, 1, 2, 3, 7, 8, 9]

@@ -98,7 +98,7 @@ def test_a_topic_deleted_while_the_query_runs_ends_it_with_a_sentence(
     assert error is not None
     line = last_line(error)
     assert f"Partition 0 of topic {topic} is gone" in line
-    assert line.endswith("with the option failOnDataLoss=false the query would go on.")
+    assert line.endswith("with the option failOnDataLoss=false the query would continue.")
 
 
 def test_a_batch_is_held_back_until_it_is_large_enough(

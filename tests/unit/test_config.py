@@ -269,7 +269,7 @@ def test_files_that_can_not_be_read_are_refused(tmp_path: Path) -> None:
     assert ".toml, .yaml or .yml" in refusal({"config": "node.ini"})
     binary = tmp_path / "binary.toml"
     binary.write_bytes(b"\xff\xfe")
-    assert "can't be understood" in refusal({"config": str(binary)})
+    assert "can't be parsed" in refusal({"config": str(binary)})
 
 
 def _directory(parent: Path, name: str) -> Path:

@@ -41,7 +41,7 @@ class TopicGroup(CommandGroup):
 def archive() -> None:
     """Keep a topic as a table of files: penstock archive TOPIC --to PATH.
 
-    TOPIC stands where a command could: `penstock archive readings` is short for `penstock archive
+    You can leave out the word topic: `penstock archive readings` is short for `penstock archive
     topic readings`.
     """
 
@@ -53,28 +53,30 @@ def archive() -> None:
     "path",
     required=True,
     metavar="PATH",
-    help="The archive's folder, which the driver and all executors of Spark must see.",
+    help="The archive's folder. Spark's driver and all its executors must be able to reach it.",
 )
 @click.option(
     "--format",
     "table_format",
     type=click.Choice(FORMATS),
-    help="The table's kind; parquet unless the archive is there already.",
+    help="The table format; by default that of the existing archive, or parquet.",
 )
 @click.option(
     "--by-date/--not-by-date",
     "is_by_date",
     default=None,
-    help="Keep files by the date of their records too.",
+    help="Also partition the files by the date of their records.",
 )
-@click.option("--once", "is_once", is_flag=True, help="End with what the topic holds now.")
+@click.option(
+    "--once", "is_once", is_flag=True, help="Archive what the topic holds now, then exit."
+)
 @click.option(
     "--every",
     "interval",
     metavar="TIME",
     default="1 minute",
     show_default=True,
-    help="How long to wait between two epochs; without --once.",
+    help="How long to wait between epochs. Not used with --once.",
 )
 @click.option(
     "--offsets-max",
@@ -82,13 +84,13 @@ def archive() -> None:
     metavar="N",
     default=5_000_000,
     show_default=True,
-    help="How many offsets an epoch takes at most.",
+    help="At most N offsets in each epoch.",
 )
 @click.option(
     "--allow-loss",
     "is_loss_allowed",
     is_flag=True,
-    help="Go on when records were deleted before they were archived; verify names them.",
+    help="Continue when records were deleted before they were archived; verify lists them.",
 )
 @click.option(
     "--set",
@@ -96,7 +98,7 @@ def archive() -> None:
     multiple=True,
     metavar="NAME=VALUE",
     callback=setting_pairs,
-    help="An option of the table, such as Iceberg's catalog; may be repeated.",
+    help="A table option, such as Iceberg's catalog; may be repeated.",
 )
 @outage_option
 @spark_options
@@ -118,7 +120,7 @@ def archive_topic(
     bootstrap: str,
     as_json: bool,
 ) -> None:
-    """Archive a topic, from where the archive ends; until told to end, unless --once."""
+    """Archive a topic, starting where the archive ends; runs until stopped, unless --once."""
     from penstock.pipelines.running.extras import require_spark
 
     require_spark()
@@ -154,17 +156,19 @@ def _tell(name: str, path: str, entries: "list[Entry]", *, as_json: bool) -> Non
     if lost:
         click.echo(
             f"WARNING: {counted(lost, 'offset')} of topic {name} had been deleted before they were"
-            f" archived; penstock archive verify {path} names them.",
+            f" archived; penstock archive verify {path} lists them.",
             err=True,
         )
 
 
 @archive.command()
 @click.argument("path")
-@click.option("--online", "is_online", is_flag=True, help="Compare with the topic as it is now.")
+@click.option(
+    "--online", "is_online", is_flag=True, help="Also compare with the topic as it is now."
+)
 @client_options
 def verify(path: str, is_online: bool, bootstrap: str, timeout_s: float, as_json: bool) -> int:
-    """Prove that an archive is complete; what is missing or altered is named, with exit code 1."""
+    """Prove that an archive is complete; list what is missing or altered, with exit code 1."""
     from penstock.pipelines.running.extras import require_spark
 
     require_spark()

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 POLL_S = 0.1
 # How the data source says it; here it is an option of the command.
-_OPTION = "with the option failOnDataLoss=false the query would go on"
-_FLAG = "with --allow-loss the archive would go on"
+_OPTION = "with the option failOnDataLoss=false the query would continue"
+_FLAG = "with --allow-loss the archive would continue"
 
 
 class ArchiveRun:

@@ -37,7 +37,7 @@ SECONDS = 10.0
     default=1,
     show_default=True,
     metavar="N",
-    help="Processes that share the partitions and read; 0 only sends.",
+    help="Processes that read, sharing the partitions; 0 sends only.",
 )
 @click.option(
     "--size",
@@ -52,16 +52,14 @@ SECONDS = 10.0
     "--rate",
     type=click.FloatRange(min=0, min_open=True),
     metavar="N",
-    help="Records per second of all producers together; as many as possible without it.",
+    help="Records per second of all producers together; as fast as possible by default.",
 )
-@click.option(
-    "--count", type=click.IntRange(1), metavar="N", help="How many records are sent in all."
-)
+@click.option("--count", type=click.IntRange(1), metavar="N", help="Send N records in total.")
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0.1, max=86_400),
     metavar="SECONDS",
-    help=f"How long to send; {SECONDS:g} unless --count is given.",
+    help=f"How long to send; {SECONDS:g} by default, unless --count is given.",
 )
 @click.option(
     "--partitions",
@@ -70,7 +68,7 @@ SECONDS = 10.0
     default=6,
     show_default=True,
     metavar="N",
-    help="Of the topic that is made for it.",
+    help="Partitions of the topic that is created for the run.",
 )
 @click.option(
     "--replicas", "-r", type=click.IntRange(1), metavar="N", help="Copies of each partition."
@@ -113,8 +111,8 @@ def bench(
 ) -> None:
     """Put load on a cluster and report throughput and latency.
 
-    Makes a topic for it and deletes that afterwards. With TOPIC, records go to that one, which has
-    to exist and keeps them.
+    Creates a topic for the run and deletes it afterwards. With TOPIC, it sends to that topic, which
+    must exist and keeps the records.
     """
     from penstock.client.admin import Admin
 

@@ -111,7 +111,7 @@ def ports(settings: Settings) -> Iterator[Finding]:
         name = f"port {endpoint.port}"
         reason = why_not(endpoint)
         if reason is None:
-            yield Finding(name, State.OK, f"free for the {door} door at {endpoint}")
+            yield Finding(name, State.OK, f"free for the {door} listener at {endpoint}")
         elif door == "kafka" and (cluster := _broker_at(endpoint)) is not None:
             yield Finding(name, State.OK, f"a broker of cluster {cluster} serves at {endpoint}")
         else:
@@ -121,7 +121,7 @@ def ports(settings: Settings) -> Iterator[Finding]:
                 name,
                 State.PROBLEM,
                 f"no node can listen at {endpoint}: {reason}{who}",
-                f"End what uses it, or choose another address with --{door} HOST:PORT.",
+                f"Stop that program, or choose another address with --{door} HOST:PORT.",
             )
 
 
@@ -137,18 +137,18 @@ def data_directory(directory: Path) -> Iterator[Finding]:
         return
     kind = _file_system(place)
     state, advice = _judge_file_system(kind)
-    is_there = "" if directory.exists() else ", to be made"
+    is_there = "" if directory.exists() else ", which will be created"
     yield Finding("data directory", state, f"{directory}{is_there}, on {kind or 'a disk'}", advice)
 
 
 def disk_space(directory: Path) -> Iterator[Finding]:
     usage = shutil.disk_usage(_nearest(directory))
-    text = f"{usage.free / GIB:.1f} GiB of {usage.total / GIB:.1f} GiB are free"
+    text = f"{usage.free / GIB:.1f} GiB of {usage.total / GIB:.1f} GiB free"
     if usage.free < FREE_BYTES_MIN:
-        advice = "Make room: a node whose disk is full refuses to write."
+        advice = "Free some space: a node refuses writes when its disk is full."
         yield Finding("disk space", State.PROBLEM, text, advice)
     elif usage.free < FREE_BYTES_LOW:
-        advice = "Watch it, or bound topics with retention.bytes and retention.ms."
+        advice = "Watch it, or limit topics with retention.bytes and retention.ms."
         yield Finding("disk space", State.WARNING, text, advice)
     else:
         yield Finding("disk space", State.OK, text)
@@ -163,7 +163,7 @@ def sync_speed(directory: Path) -> Iterator[Finding]:
         yield Finding("sync", State.PROBLEM, text, "Choose another with --data-dir.")
         return
     median, worst = statistics.median(times_ms), times_ms[-1]
-    text = f"takes {median:.2f} ms, {worst:.2f} ms at worst of {len(times_ms)}"
+    text = f"takes {median:.2f} ms (median), {worst:.2f} ms at worst, in {len(times_ms)} tries"
     if worst > SYNC_MS_MAX:
         advice = "Use another disk: every acknowledgement waits for a sync, and this one hangs."
         yield Finding("sync", State.PROBLEM, text, advice)
@@ -177,7 +177,7 @@ def sync_speed(directory: Path) -> Iterator[Finding]:
 def open_files() -> Iterator[Finding]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard == resource.RLIM_INFINITY or hard >= OPEN_FILES_WANTED:
-        yield Finding("open files", State.OK, f"{soft:,} now, and a node may raise that")
+        yield Finding("open files", State.OK, f"{soft:,} now; a node can raise it")
         return
     state = State.PROBLEM if hard < OPEN_FILES_MIN else State.WARNING
     advice = f"Raise the limit to {OPEN_FILES_WANTED:,} (ulimit -n, or LimitNOFILE with systemd)."
@@ -187,12 +187,12 @@ def open_files() -> Iterator[Finding]:
 def clock() -> Iterator[Finding]:
     now = time.strftime("%Y-%m-%d %H:%M:%S %z")
     if time.gmtime().tm_year < YEAR_MIN:
-        advice = "Set the clock: retention and times of records follow it."
+        advice = "Set the clock: retention and record timestamps depend on it."
         yield Finding("clock", State.PROBLEM, f"{now} can't be right", advice)
         return
     said = _said(["timedatectl", "show", "--property=NTPSynchronized", "--value"])
     if said == "no":
-        advice = "Turn on time synchronisation (timedatectl set-ntp true), above all in a cluster."
+        advice = "Turn on time synchronisation (timedatectl set-ntp true), especially in a cluster."
         yield Finding("clock", State.WARNING, f"{now}, not synchronised", advice)
     else:
         text = f"{now}, synchronised" if said == "yes" else now
@@ -322,7 +322,10 @@ def _judge_file_system(kind: str | None) -> tuple[State, str]:
     if kind in REMOTE:
         return State.WARNING, "It is on a network, where syncs and locks can't always be trusted."
     if kind in OF_CONTAINER:
-        return State.WARNING, "It belongs to a container, and may go with it: mount a volume there."
+        return (
+            State.WARNING,
+            "It is inside a container, and may be deleted with it: mount a volume there.",
+        )
     return State.OK, ""
 
 

@@ -31,7 +31,7 @@ def wait_option(command: Command) -> Command:
         type=click.FloatRange(min=0, max=7 * 86_400),
         default=3600.0,
         show_default=True,
-        help="How long to watch the moves; they go on without this command.",
+        help="How long to watch the moves. They continue without this command.",
     )(command)
 
 
@@ -41,13 +41,13 @@ def dry_run_option(command: Command) -> Command:
 
 @click.group(cls=CommandGroup)
 def cluster() -> None:
-    """Look at a cluster, empty and remove nodes, spread replicas and leaders."""
+    """Show a cluster's state, drain and remove nodes, balance replicas."""
 
 
 @cluster.command()
 @client_options
 def status(bootstrap: str, timeout_s: float, as_json: bool) -> None:
-    """Show nodes, roles, leaders, and partitions that lack a leader or a copy."""
+    """Show nodes, roles, leaders, and partitions without a leader or a copy."""
     with _client(bootstrap, timeout_s) as client:
         found = status_of(client.view(), client.moving())
     if as_json:
@@ -62,7 +62,7 @@ def status(bootstrap: str, timeout_s: float, as_json: bool) -> None:
 @click.option(
     "--fewer-copies",
     is_flag=True,
-    help="Where no other node can take a copy, go on with one copy less.",
+    help="Where no other node can take a copy, continue with one copy less.",
 )
 @dry_run_option
 @wait_option
@@ -79,7 +79,7 @@ def drain(
 ) -> None:
     """Move all replicas and leaders away from a node, and put no new ones there."""
     if undo and (fewer_copies or dry_run):
-        raise click.UsageError("--undo moves nothing, so it goes with no other option")
+        raise click.UsageError("--undo moves nothing, so it can't be combined with other options")
     with _client(bootstrap, timeout_s) as client:
         # Before anything is changed: the node must exist, and the others must have room.
         view = client.view()
@@ -105,7 +105,7 @@ def drain(
 @click.argument("node", type=click.IntRange(0))
 @client_options
 def remove(node: int, bootstrap: str, timeout_s: float, as_json: bool) -> None:
-    """Make the cluster forget a node that was drained, or that is gone for good."""
+    """Remove a node that was drained, or that is gone for good, from the cluster."""
     with _client(bootstrap, timeout_s) as client:
         view = client.view()
         view.node(node)
@@ -155,13 +155,13 @@ def rebalance(
     type=click.IntRange(0),
     metavar="NODE",
     required=True,
-    help="Who is to lead; it must hold a replica.",
+    help="The new leader; it must hold a replica.",
 )
 @client_options
 def transfer_leader(
     topic: str, partition: int, node: int, bootstrap: str, timeout_s: float, as_json: bool
 ) -> None:
-    """Let another replica lead a partition, now and in future."""
+    """Make another replica the leader of a partition, now and in future."""
     from penstock.client.moves import Patience, carry_out, lead_by
     from penstock.client.placement_plan import Move
 
@@ -202,11 +202,11 @@ def _drain(client: "ClusterClient", node: int, fewer_copies: bool, wait_s: float
         moves = _drain_plan(client.view(), node, fewer_copies)
         if not moves:
             return moved
-        with progress(f"Emptying node {node}", len(moves), shown=True) as advance:
+        with progress(f"Draining node {node}", len(moves), shown=True) as advance:
             carry_out(client, moves, patience=patience, advance=advance)
         moved += len(moves)
     raise CommandFailed(
-        f"Node {node} is given new replicas again and again, so something else moves them."
+        f"Node {node} keeps receiving new replicas, so something else is moving them."
     )
 
 

@@ -26,14 +26,14 @@ def resource_options(command: Command) -> Command:
         "--node", type=click.IntRange(0), metavar="N", help="The settings of this node."
     )
     every = click.option(
-        "--all-nodes", is_flag=True, help="What is set for all nodes while they run."
+        "--all-nodes", is_flag=True, help="The settings that are set for all nodes."
     )
     return topic(node(every(command)))
 
 
 @click.group(cls=CommandGroup)
 def config() -> None:
-    """Look at settings of nodes and topics, and change them while they run."""
+    """Show the settings of nodes and topics, and change them while they run."""
 
 
 @config.command()
@@ -42,7 +42,7 @@ def config() -> None:
 def show(as_json: bool, **flags: object) -> None:
     """Print what a node would start with: every setting, its value and its source.
 
-    Takes the flags of `penstock up`, so that their effect can be seen before a start.
+    Takes the same flags as `penstock up`, so you can see their effect before you start a node.
     """
     settings = node_config.load(flags, os.environ)
     if settings.broker:
@@ -59,12 +59,12 @@ def show(as_json: bool, **flags: object) -> None:
 
 @config.command("list")
 @resource_options
-@click.option("--changed", is_flag=True, help="Leave out what has its default.")
+@click.option("--changed", is_flag=True, help="Leave out settings that have their default value.")
 @client_options
 def list_settings(
     changed: bool, bootstrap: str, timeout_s: float, as_json: bool, **of: Any
 ) -> None:
-    """List the settings of a topic or node that runs, with source and default."""
+    """List the settings of a topic or a running node, with source and default."""
     resource = _resource(of)
     with _configs(bootstrap, timeout_s) as configs:
         found = [one for one in configs.all(resource) if not changed or not one.is_default]
@@ -115,7 +115,7 @@ def set_settings(
 def unset(
     names: tuple[str, ...], bootstrap: str, timeout_s: float, as_json: bool, **of: Any
 ) -> None:
-    """Take back what was set, so that the next source or the default holds again."""
+    """Remove a setting, so that the next source or the default applies again."""
     resource = _resource(of)
     with _configs(bootstrap, timeout_s) as configs:
         configs.alter(resource, set_to={}, unset=names)
@@ -129,9 +129,7 @@ def unset(
 def _resource(of: dict[str, Any]) -> "Resource":
     given = [of["topic"] is not None, of["node"] is not None, of["all_nodes"]]
     if sum(given) != 1:
-        raise click.UsageError(
-            "Say whose settings are meant: --topic NAME, --node N or --all-nodes"
-        )
+        raise click.UsageError("Say whose settings you mean: --topic NAME, --node N or --all-nodes")
     # Imported late: it compiles Kafka's messages, which `config show` needs none of.
     from penstock.client.configs import Resource
 

@@ -66,7 +66,7 @@ class WrittenType(click.ParamType[object]):
 @click.option(
     "--until",
     type=PositionType(),
-    help="Where to stop, in the same words; the end as it is now unless --follow.",
+    help="Where to stop, in the same form; by default the current end, unless --follow.",
 )
 @click.option(
     "--max",
@@ -74,14 +74,14 @@ class WrittenType(click.ParamType[object]):
     "count_max",
     type=click.IntRange(1),
     metavar="N",
-    help="Stop after so many records.",
+    help="Stop after N records.",
 )
 @click.option(
     "--idle",
     "idle_s",
     type=click.FloatRange(min=0.1),
     metavar="SECONDS",
-    help="With --follow, stop when nothing arrives for so long.",
+    help="With --follow, stop when nothing arrives for this long.",
 )
 @click.option(
     "--partition",
@@ -96,7 +96,7 @@ class WrittenType(click.ParamType[object]):
     "--group",
     "-g",
     metavar="NAME",
-    help="Read as a member of this group, from its committed offsets on, and commit.",
+    help="Read as a member of this group, starting at its committed offsets, and commit.",
 )
 @click.option(
     "--format",
@@ -106,23 +106,23 @@ class WrittenType(click.ParamType[object]):
     metavar=f"[{'|'.join(Format)}|TEMPLATE]",
     default=Format.TEXT.value,
     show_default=True,
-    help="How values are written, or the whole of a record, as in '%k %s\\n'.",
+    help="How to print values, or a template for whole records, as in '%k %s\\n'.",
 )
 @key_format_option
 @click.option(
     "--key-separator",
     "-k",
     metavar="TEXT",
-    help=r"Write the key, then this, then the value; \t is a tab.",
+    help=r"Print the key, then this, then the value; \t is a tab.",
 )
-@click.option("--details", is_flag=True, help="Write partition, offset, time and headers too.")
-@click.option("--null", metavar="TEXT", default="", help="What is written for a null value or key.")
+@click.option("--details", is_flag=True, help="Also print partition, offset, time and headers.")
+@click.option("--null", metavar="TEXT", default="", help="What to print for a null value or key.")
 @client_options
 def consume(topic: str, bootstrap: str, timeout_s: float, as_json: bool, **options: Any) -> None:
     """Print the records of TOPIC.
 
-    Without options this is everything that is there now, from the beginning to the end. With
-    --json each record is a line of JSON that `penstock produce --input json` reads back.
+    Without options, this prints everything that is there now, from the beginning to the end. With
+    --json, each record is a line of JSON that `penstock produce --input json` can read.
     """
     _check_options(options, as_json)
     from penstock.client.admin import Admin
@@ -280,12 +280,12 @@ def _check_options(options: dict[str, Any], as_json: bool) -> None:
     from penstock.client.offsets import Beginning, End
 
     if options["follow"] and options["until"] is not None:
-        raise click.UsageError("--follow and --until exclude each other")
+        raise click.UsageError("--follow and --until can't be combined")
     if isinstance(options["form"], Template) and (
         as_json or options["details"] or options["key_separator"] is not None
     ):
         raise click.UsageError(
-            "A template says all that is written: leave out --json, --details and --key-separator"
+            "A template says what to print: leave out --json, --details and --key-separator"
         )
     if options["idle_s"] is not None and not options["follow"]:
         raise click.UsageError("--idle needs --follow")
@@ -294,9 +294,13 @@ def _check_options(options: dict[str, Any], as_json: bool) -> None:
     if not options["group"]:
         raise click.UsageError("The group's name must not be empty")
     if options["partitions"] or options["until"] is not None:
-        raise click.UsageError("--group shares out partitions: leave out --partition and --until")
+        raise click.UsageError(
+            "--group assigns the partitions itself: leave out --partition and --until"
+        )
     if not isinstance(options["start"], Beginning | End):
-        raise click.UsageError("--group starts where it left off, else at the beginning or end")
+        raise click.UsageError(
+            "--group starts where it left off, so --from can only be beginning or end"
+        )
 
 
 def _writing(options: dict[str, Any], as_json: bool) -> Writing:

@@ -36,8 +36,8 @@ def _setting_options(command: Any) -> Any:
 def doctor(context: click.Context, /, as_json: bool, **flags: object) -> None:
     """Check ports, disk, clock, limits, Java, Python and Spark on this machine.
 
-    Takes the settings that `penstock up` would take. Each line is ok, a warning or a problem, with
-    advice. The exit code is 1 when there is a problem.
+    Uses the same settings as `penstock up`. Each line is ok, a warning or a problem, with advice.
+    The exit code is 1 if there is a problem.
     """
     settings = node_config.load(flags, os.environ)
     found = []

@@ -114,6 +114,6 @@ def _fault_sentence(error: BaseException) -> str:
     if isinstance(error, OSError):
         return f"{error.filename or 'The operation'}: {(error.strerror or str(error)).lower()}."
     return (
-        f"This is a fault in Penstock: {type(error).__name__}: {error} "
+        f"This is a bug in Penstock: {type(error).__name__}: {error} "
         f"({TRACEBACK_VARIABLE}=1 shows where)."
     )

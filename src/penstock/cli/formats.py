@@ -95,7 +95,9 @@ def to_utf8(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise BadFormat(f"it is no text: {error.object[error.start]!r} is no character") from None
+        raise BadFormat(
+            f"it is not text: {error.object[error.start]!r} is not a character"
+        ) from None
 
 
 def _written(held: object) -> bytes:

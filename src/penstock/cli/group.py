@@ -60,10 +60,10 @@ def describe(name: str, members: bool, bootstrap: str, timeout_s: float, as_json
     "topics",
     multiple=True,
     metavar="TOPIC[:PARTITION,...]",
-    help="What to reset; without it, every partition the group has an offset for.",
+    help="What to reset; by default, every partition that the group has an offset for.",
 )
 @click.option("--to", "position", type=PositionType(), help=f"Where to: {POSITION_HELP}.")
-@click.option("--shift", type=int, metavar="N", help="Move by so many offsets, back if negative.")
+@click.option("--shift", type=int, metavar="N", help="Move by N offsets; backwards if negative.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @client_options
 def reset(
@@ -76,7 +76,7 @@ def reset(
     timeout_s: float,
     as_json: bool,
 ) -> None:
-    """Move a group's committed offsets; the group must have no active members."""
+    """Change a group's committed offsets; the group must have no active members."""
     if (position is None) == (shift is None):
         raise click.UsageError("Give either --to POSITION or --shift N")
     admin = _admin(bootstrap, timeout_s)

@@ -52,7 +52,7 @@ def _shifted(settings: Settings, door: str, steps: int) -> Endpoint:
     if given.port == 0 or port > PORT_MAX:
         raise SettingsError(
             f"Setting {door} from {settings.source(door)} is '{given}', but with --nodes it must "
-            f"have a port with room for those of the other nodes, as {DOOR_PORTS[door]} has."
+            f"have a port that leaves room for the other nodes' ports, such as {DOOR_PORTS[door]}."
         )
     return Endpoint(given.host, port)
 

@@ -59,7 +59,7 @@ def log() -> None:
 @_DIRECTORY
 @json_option
 def check(directory: Path, as_json: bool) -> None:
-    """Look for damage in the data directory DIR; changes nothing."""
+    """Look for damage in the data directory DIR; change nothing."""
     from penstock.server import check_log
 
     found = check_log(directory)
@@ -70,12 +70,12 @@ def check(directory: Path, as_json: bool) -> None:
 
 @log.command()
 @_DIRECTORY
-@click.option("--yes", is_flag=True, help="Do not ask before records are given up.")
+@click.option("--yes", is_flag=True, help="Do not ask before giving up records.")
 @json_option
 def repair(directory: Path, yes: bool, as_json: bool) -> None:
     """Cut damaged logs in the data directory DIR at their first bad byte.
 
-    What lies behind it in that partition is gone for clients; the bytes are kept beside the log in
+    Clients lose everything after that byte in the partition. The bytes are kept next to the log, in
     files whose names end in .cut.
     """
     from penstock.server import check_log, repair_log
@@ -83,26 +83,26 @@ def repair(directory: Path, yes: bool, as_json: bool) -> None:
     found = check_log(directory)
     if found and not yes:
         _print(found, as_json=False, err=True)
-        click.confirm("Cut the logs there and lose what lies behind", abort=True, err=True)
+        click.confirm("Cut the logs there and lose everything after it", abort=True, err=True)
     cut = repair_log(directory) if found else found
     _print(cut, as_json)
     if cut and not as_json:
         lost = sum(one.lost_bytes for one in cut)
-        click.echo(f"Cut; {counted(lost, 'byte')} put aside in files that end in .cut.")
+        click.echo(f"Cut; {counted(lost, 'byte')} kept in files that end in .cut.")
 
 
 @log.command()
 @_DIRECTORY
 @click.argument("logs", metavar="[LOG]...", nargs=-1)
-@click.option("--yes", is_flag=True, help="Do not ask before records are given up.")
+@click.option("--yes", is_flag=True, help="Do not ask before giving up records.")
 @json_option
 def trust(directory: Path, logs: tuple[str, ...], yes: bool, as_json: bool) -> None:
-    """Let copies in the data directory DIR lead although acknowledged records may be missing.
+    """Let replicas in the data directory DIR lead although acknowledged records may be missing.
 
-    For partitions without a leader whose voters all run and none of which has everything: the log
-    of the node says so. LOG names one of them as this command lists it, such as
-    topics/9f0c.../0; without one, all that wait are meant. At its next start the copy asks the
-    others for their votes, and wins unless one of them has more.
+    Use this for a partition that has no leader although all its voters run, because none of them
+    has every record; the node's log says so. LOG is one of the logs that this command lists, such
+    as topics/9f0c.../0; without LOG, it means all that wait. At its next start, the replica asks
+    the others for their votes, and wins unless one of them has more.
     """
     from penstock.server import missing_tails, trust_logs
 
@@ -122,10 +122,10 @@ def trust(directory: Path, logs: tuple[str, ...], yes: bool, as_json: bool) -> N
         columns = ("log", "end_offset", "records_max", "detail")
         print_json([dict(zip(columns, row, strict=True)) for row in rows])
     elif not tails:
-        click.echo("No log here waits for records that are missing.")
+        click.echo("No log here waits for missing records.")
     else:
         for row in rows:
-            click.echo(row[3] if yes else f"{row[0]} may lead from its next start on.")
+            click.echo(row[3] if yes else f"{row[0]} may lead after its next start.")
 
 
 def _log_name(log_directory: Path, directory: Path) -> str:
@@ -140,9 +140,7 @@ def _chosen(
     for name in names:
         if name not in by_name:
             waiting = ", ".join(by_name) or "none"
-            raise CommandFailed(
-                f"{name} does not wait for records that are missing; those that do: {waiting}."
-            )
+            raise CommandFailed(f"{name} does not wait for missing records. These do: {waiting}.")
     return [by_name[name] for name in names]
 
 

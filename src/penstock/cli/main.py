@@ -36,7 +36,7 @@ from penstock.cli.lazy_group import LazyGroup
 def cli() -> None:
     """Penstock: a durable message broker that speaks Kafka.
 
-    Start one with `penstock up`; Kafka's clients, and the commands below, can then use it.
+    Start one with `penstock up`. Then use it with Kafka's clients or with the commands below.
     """
 
 

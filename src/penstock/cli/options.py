@@ -25,7 +25,7 @@ def bootstrap_option(command: Command) -> Command:
         envvar="PENSTOCK_BOOTSTRAP",
         show_envvar=True,
         callback=_chosen_bootstrap,
-        help="Where the broker is; several addresses are separated by commas.",
+        help="Address of the broker; separate several with commas.",
     )
     profile = click.option(
         "--profile",
@@ -36,7 +36,7 @@ def bootstrap_option(command: Command) -> Command:
         is_eager=True,
         expose_value=False,
         callback=_note_profile,
-        help="The cluster's name, instead of its address; see penstock profile.",
+        help="Name of the cluster, instead of its address; see penstock profile.",
     )
     return address(profile(command))
 
@@ -55,7 +55,7 @@ def timeout_option(command: Command) -> Command:
         type=click.FloatRange(min=0.1, max=3600),
         default=5.0,
         show_default=True,
-        help="How long the broker may take to answer.",
+        help="How long to wait for the broker's answer.",
     )(command)
 
 
@@ -99,7 +99,7 @@ def _chosen_bootstrap(context: click.Context, parameter: click.Parameter, given:
     is_typed = context.get_parameter_source("bootstrap") is ParameterSource.COMMANDLINE
     is_named = context.get_parameter_source("profile") is ParameterSource.COMMANDLINE
     if is_typed and is_named:
-        raise click.UsageError("--bootstrap and --profile exclude each other")
+        raise click.UsageError("--bootstrap and --profile can't be combined")
     is_set = context.get_parameter_source("bootstrap") is ParameterSource.ENVIRONMENT
     if is_typed or (is_set and not is_named):
         return check_addresses(given)

@@ -43,20 +43,24 @@ ACKS = MappingProxyType({"0": 0, "1": 1, "all": -1})
 )
 @format_options
 @click.option(
-    "--key-separator", "-k", metavar="TEXT", help=r"What divides key and value; \t is a tab."
+    "--key-separator", "-k", metavar="TEXT", help=r"What separates key and value; \t is a tab."
 )
-@click.option("--key", metavar="TEXT", help="The key of every record that brings none.")
+@click.option("--key", metavar="TEXT", help="The key for records that have none.")
 @click.option(
     "--header",
     "-H",
     "headers",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A header of every record that brings none; may be repeated.",
+    help="A header for records that have none; may be repeated.",
 )
-@click.option("--partition", "-p", type=click.IntRange(0), metavar="N", help="Where to send to.")
-@click.option("--timestamp", type=click.IntRange(0), metavar="MS", help="Time since 1970.")
-@click.option("--null", metavar="TEXT", help="Lines with this value get a null value.")
+@click.option(
+    "--partition", "-p", type=click.IntRange(0), metavar="N", help="The partition to send to."
+)
+@click.option(
+    "--timestamp", type=click.IntRange(0), metavar="MS", help="Timestamp: milliseconds since 1970."
+)
+@click.option("--null", metavar="TEXT", help="Send a null value for lines with this value.")
 @click.option(
     "--compression",
     "-z",
@@ -72,7 +76,7 @@ ACKS = MappingProxyType({"0": 0, "1": 1, "all": -1})
     show_default=True,
     help="Whose acknowledgement to wait for.",
 )
-@click.option("--quiet", "-q", is_flag=True, help="Say nothing when all went well.")
+@click.option("--quiet", "-q", is_flag=True, help="Print nothing if all went well.")
 @client_options
 def produce(
     topic: str,
@@ -85,7 +89,7 @@ def produce(
 ) -> None:
     """Send records to TOPIC from FILE or standard input.
 
-    Each line is a record. The exit code is 0 only when the broker has acknowledged all of them.
+    Each line is a record. The exit code is 0 only if the broker has acknowledged all of them.
     """
     reading = _reading(file, options)
     with _producer(topic, bootstrap, timeout_s, options) as producer:

@@ -146,7 +146,7 @@ def _number(name: str, held: object, otherwise: int | None, bits: int) -> int | 
     if held is None:
         return otherwise
     if not isinstance(held, int) or isinstance(held, bool) or not 0 <= held < 2**bits:
-        raise BadFormat(f"its {name} is no whole number from 0 to {2**bits - 1}")
+        raise BadFormat(f"its {name} is not a whole number from 0 to {2**bits - 1}")
     return held
 
 
@@ -164,7 +164,7 @@ def _headers(held: object) -> tuple[Header, ...]:
 
 def _header(pair: object) -> Header:
     if not isinstance(pair, list | tuple) or len(pair) != 2 or not isinstance(pair[0], str):
-        raise BadFormat("a header is no pair of a name and a value")
+        raise BadFormat("a header is not a pair of a name and a value")
     name, held = pair
     to_utf8(name)
     if isinstance(held, dict) and set(held) == {"base64"}:

@@ -30,7 +30,7 @@ class Profiles:
         if name not in self.addresses:
             known = ", ".join(sorted(self.addresses)) or "none"
             raise CommandFailed(
-                f"There is no profile {name}; known are {known}. Add it with "
+                f"There is no profile {name}; the profiles are {known}. Add it with "
                 f"`penstock profile add {name} HOST:PORT`."
             )
         return self.addresses[name]

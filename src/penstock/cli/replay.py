@@ -14,8 +14,8 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 @click.command()
 @click.argument("path")
-@click.option("--to", "topic", required=True, metavar="TOPIC", help="Made if it is missing.")
-@click.option("--from-time", type=TimeType(), help=f"Records from {TIME_HELP} on.")
+@click.option("--to", "topic", required=True, metavar="TOPIC", help="Created if it does not exist.")
+@click.option("--from-time", type=TimeType(), help=f"Records from this time on: {TIME_HELP}.")
 @click.option("--until-time", type=TimeType(), help="Records before this time.")
 @click.option(
     "--from-offset",
@@ -36,7 +36,9 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
     show_default=True,
     help="How batches are compressed.",
 )
-@click.option("--again", "is_again", is_flag=True, help="Even if it was brought back already.")
+@click.option(
+    "--again", "is_again", is_flag=True, help="Even if it was replayed to this topic before."
+)
 @outage_option
 @spark_options
 @bootstrap_option
@@ -56,9 +58,9 @@ def replay(
     bootstrap: str,
     as_json: bool,
 ) -> None:
-    """Bring an archive back into a topic, keeping keys, headers, timestamps and order.
+    """Write an archive back into a topic, keeping keys, headers, timestamps and order.
 
-    A replay that was killed goes on where it was when it is started again.
+    If a replay was killed, start it again: it continues where it was.
     """
     from penstock.pipelines.running.extras import require_spark
 
@@ -86,7 +88,7 @@ def replay(
     if as_json:
         print_json({"topic": topic, "records": records})
         return
-    click.echo(f"Brought {counted(records, 'record')} from {path} back into topic {topic}.")
+    click.echo(f"Replayed {counted(records, 'record')} from {path} into topic {topic}.")
 
 
 def _words(**times: Moment | None) -> dict[str, str]:

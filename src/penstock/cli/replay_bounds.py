@@ -36,7 +36,7 @@ class TimeType(click.ParamType[Moment]):
         text = str(value).strip().lower()
         position = parse_position(text, now_ms=int(time.time() * 1000))
         if not isinstance(position, AtTime):
-            self.fail(f"{value!r} is no time; give {TIME_HELP}", param, ctx)
+            self.fail(f"{value!r} is not a time; give {TIME_HELP}", param, ctx)
         is_fixed = position == parse_position(text, now_ms=0)
         return Moment(ms=position.timestamp_ms, words=None if is_fixed else text)
 

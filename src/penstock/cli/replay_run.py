@@ -35,7 +35,7 @@ def run_replay(
     target = target_topic(Admin(wanted.bootstrap), topic, archived.description)
     lock = only_one(
         wanted.root / FOLDER / "lock",
-        f"The archive {wanted.root} is being brought back by another process.",
+        f"Another process is replaying the archive {wanted.root}.",
     )
     with (
         full_disk_explained(f"the archive {wanted.root}", ArchiveRefused, OSError),

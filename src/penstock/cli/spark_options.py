@@ -18,7 +18,7 @@ def spark_options(command: Command) -> Command:
     master = click.option(
         "--master",
         metavar="MASTER",
-        help="Where Spark runs: local[2], spark://host:7077, or whatever spark-submit takes.",
+        help="Where Spark runs: local[2], spark://host:7077, or another that spark-submit takes.",
     )
     settings = click.option(
         "--conf",
@@ -26,7 +26,7 @@ def spark_options(command: Command) -> Command:
         multiple=True,
         metavar="NAME=VALUE",
         callback=setting_pairs,
-        help="A setting of Spark; may be repeated.",
+        help="A Spark setting; may be repeated.",
     )
     return master(settings(command))
 
@@ -39,7 +39,7 @@ def outage_option(command: Command) -> Command:
         type=click.FloatRange(min=1, max=1_000_000),
         default=600.0,
         show_default=True,
-        help="How long to wait for brokers that went away.",
+        help="How long to wait for brokers that do not answer.",
     )(command)
 
 

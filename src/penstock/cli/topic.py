@@ -28,7 +28,7 @@ def topic() -> None:
     "-p",
     type=click.IntRange(1),
     metavar="N",
-    help="How many; the broker's default if left out.",
+    help="How many; the broker's default if not given.",
 )
 @click.option(
     "--replicas", "-r", type=click.IntRange(1), metavar="N", help="Copies of each partition."
@@ -41,7 +41,7 @@ def topic() -> None:
     callback=setting_pairs,
     help="A topic setting by Kafka's name; may be repeated.",
 )
-@click.option("--if-missing", is_flag=True, help="A topic that exists already is no failure.")
+@click.option("--if-missing", is_flag=True, help="Do not fail if the topic already exists.")
 @client_options
 def create(
     names: tuple[str, ...],
@@ -67,20 +67,20 @@ def create(
     )
     for one in [] if as_json else outcomes:
         if one.error is None:
-            click.echo(f"Topic {one.name} {'created' if one.result else 'was there already'}.")
+            click.echo(f"Topic {one.name} {'created' if one.result else 'already exists'}.")
     if as_json:
         print_json([_outcome(one, "created") for one in outcomes])
     fail_together(outcomes)
 
 
 @topic.command("list")
-@click.option("--internal", is_flag=True, help="Show the broker's own topics too.")
+@click.option("--internal", is_flag=True, help="Also show the broker's internal topics.")
 @client_options
 def list_topics(internal: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
     """List topics with their partitions, replicas, records and size.
 
     Records are counted by their offsets, so a compacted topic has fewer. The size is that of one
-    copy. What a broker that is down would know is left out.
+    copy. If a broker is down, what only it knows is left out.
     """
     from penstock.client.inventory import Inventory
     from penstock.client.kafka_connection import KafkaConnection
@@ -109,7 +109,7 @@ def list_topics(internal: bool, bootstrap: str, timeout_s: float, as_json: bool)
 @topic.command()
 @click.argument("name")
 @click.option(
-    "--all-settings", is_flag=True, help="Show settings that the topic does not set itself too."
+    "--all-settings", is_flag=True, help="Also show settings that the topic does not set itself."
 )
 @client_options
 def describe(
@@ -140,7 +140,7 @@ def describe(
 @topic.command()
 @click.argument("name")
 @click.option(
-    "--partitions", "-p", type=click.IntRange(1), metavar="N", help="Grow to so many partitions."
+    "--partitions", "-p", type=click.IntRange(1), metavar="N", help="Grow to N partitions."
 )
 @click.option(
     "--set",
@@ -151,7 +151,10 @@ def describe(
     help="Change a setting; may be repeated.",
 )
 @click.option(
-    "--reset", multiple=True, metavar="NAME", help="Go back to the default; may be repeated."
+    "--reset",
+    multiple=True,
+    metavar="NAME",
+    help="Reset a setting to its default; may be repeated.",
 )
 @click.option(
     "--append",
@@ -165,7 +168,7 @@ def describe(
     multiple=True,
     metavar="NAME=VALUE",
     callback=setting_pairs,
-    help="Take out of a setting that is a list.",
+    help="Remove from a setting that is a list.",
 )
 @client_options
 def alter(

@@ -34,7 +34,7 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "node_count",
     metavar="N",
     type=click.IntRange(1, NODES_MAX),
-    help="Run a cluster of so many nodes on this machine, their ports rising by 100.",
+    help="Run a cluster of N nodes on this machine, with ports 100 apart.",
 )
 @click.option(
     "--stop-with-stdin",
@@ -47,11 +47,11 @@ def up(
 ) -> None:
     """Start a node and serve until SIGTERM or Ctrl-C.
 
-    Without any flag the node keeps its data in ./penstock-data and listens on loopback. A flag
-    beats its variable PENSTOCK_*, which beats the settings file.
+    Without flags, the node keeps its data in ./penstock-data and listens on loopback. A flag takes
+    precedence over its variable PENSTOCK_*, and that over the settings file.
 
-    With --nodes 3 it starts nodes 1 to 3 as processes of their own. The first has the ports of a
-    single node, and each keeps its data in a directory of its own below --data-dir.
+    With --nodes 3 it starts nodes 1 to 3 as separate processes. The first has the ports of a single
+    node, and each keeps its data in its own directory below --data-dir.
     """
     settings = config.load(flags, os.environ)
     if stop_with_stdin:

@@ -36,7 +36,7 @@ def parse_endpoint(text: str) -> Endpoint:
     if port > PORT_MAX:
         raise EndpointError(f"its port must be from 0 to {PORT_MAX}")
     if match["v6"] is not None and not _is_ipv6(match["v6"]):
-        raise EndpointError("what stands in brackets must be an IPv6 address, as in [::1]:9092")
+        raise EndpointError("the part in brackets must be an IPv6 address, as in [::1]:9092")
     return Endpoint(match["v6"] or match["host"] or LOOPBACK, port)
 
 

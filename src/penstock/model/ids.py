@@ -62,7 +62,7 @@ class LogEnd(NamedTuple):
 
     def __str__(self) -> str:
         if self == UNKNOWN_END:
-            return "a place that nobody knows"
+            return "an unknown position"
         return f"index {self.index} of term {self.term}"
 
 

@@ -96,8 +96,8 @@ def test_a_wrong_bound_makes_no_topic(tmp_path: Path) -> None:
     [
         ("--from-offset", "x", "neither an offset nor PARTITION:OFFSET"),
         ("--until-offset", "-1", "neither an offset nor PARTITION:OFFSET"),
-        ("--from-time", "5", "'5' is no time"),
-        ("--until-time", "soon", "'soon' is no time"),
+        ("--from-time", "5", "'5' is not a time"),
+        ("--until-time", "soon", "'soon' is not a time"),
     ],
 )
 def test_what_is_no_bound_is_named(option: str, value: str, words: str) -> None:

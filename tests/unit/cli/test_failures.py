@@ -43,7 +43,7 @@ def test_a_fault_of_ours_is_called_one(
 ) -> None:
     monkeypatch.delenv("PENSTOCK_TRACEBACK", raising=False)
     assert exit_code_of(KeyError("x")) == 1
-    assert "fault in Penstock: KeyError" in capsys.readouterr().err
+    assert "bug in Penstock: KeyError" in capsys.readouterr().err
     monkeypatch.setenv("PENSTOCK_TRACEBACK", "1")
     with pytest.raises(KeyError):
         exit_code_of(KeyError("x"))

@@ -39,7 +39,7 @@ def test_json_that_can_not_be_embedded_is_held_as_base64(data: bytes) -> None:
 
 def test_half_a_character_is_refused_as_text_and_kept_in_json() -> None:
     half = json.loads(r'"a\ud800"')
-    with pytest.raises(BadFormat, match=r"'\\ud800' is no character"):
+    with pytest.raises(BadFormat, match=r"'\\ud800' is not a character"):
         from_json(Format.TEXT, half)
     assert from_json(Format.JSON, half) == rb'"a\ud800"'
     assert from_json(Format.TEXT, [half]) == rb'["a\ud800"]'

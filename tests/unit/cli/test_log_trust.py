@@ -50,7 +50,7 @@ def test_it_shows_what_would_be_given_up_and_asks(data: Path) -> None:
     assert doubt(data).accepted == LogEnd()
     accepted = trust(data, answer="y\n")
     assert accepted.exit_code == 0, accepted.output
-    assert f"topics/{TOPIC}/0 may lead from its next start on." in accepted.output
+    assert f"topics/{TOPIC}/0 may lead after its next start." in accepted.output
     assert doubt(data).accepted == LogEnd(1, 8)
     assert doubt(data, 1) == Doubt()
 
@@ -64,7 +64,7 @@ def test_it_asks_nothing_with_yes_and_has_nothing_left_to_do_then(data: Path) ->
 def test_a_log_that_waits_for_nothing_is_refused_by_name(data: Path) -> None:
     refused = trust(data, f"topics/{TOPIC}/1", "--yes")
     assert refused.exit_code != 0
-    assert f"those that do: topics/{TOPIC}/0" in str(refused.exception)
+    assert f"These do: topics/{TOPIC}/0" in str(refused.exception)
     assert doubt(data).accepted == LogEnd()
 
 

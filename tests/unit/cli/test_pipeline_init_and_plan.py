@@ -31,7 +31,7 @@ def test_what_init_writes_can_be_planned(tmp_path: Path, example: str, file: str
 
 def test_init_overwrites_nothing(tmp_path: Path) -> None:
     (tmp_path / "steps.py").write_text("mine")
-    with pytest.raises(CommandFailed, match=r"Nothing was written: .*steps.py is there already."):
+    with pytest.raises(CommandFailed, match=r"Nothing was written: .*steps.py already exists."):
         run("init", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["steps.py"]
 

@@ -126,7 +126,7 @@ def test_a_flow_that_is_started_again_is_reported_once(
     plain = PlainScreen()
     for _ in range(3):
         plain.show(view)
-    said = "The flow raw failed: It broke. It is started again in 4 s (3 of 10)."
+    said = "The flow raw failed: It broke. It restarts in 4 s (3 of 10)."
     assert capsys.readouterr().err.splitlines() == [said]
     assert flows_table(view).caption == said
 
@@ -291,7 +291,7 @@ def test_reset_asks_and_tells_what_it_will_do(tmp_path: Path) -> None:
     assert "keep their rows" in outcome.stdout
     assert not (tmp_path / ".penstock").exists()
     outcome = penstock("reset", str(path), "--flow", "show", "--yes")
-    assert outcome.stdout == "The next run of iot starts anew: show.\n"
+    assert outcome.stdout == "The next run of iot starts from the beginning: show.\n"
     flows = tmp_path / ".penstock" / "pipelines" / "iot" / "flows"
     assert [each.name for each in flows.iterdir()] == ["show"]
     assert "no flow shaw; did you mean show?" in str(

@@ -75,13 +75,13 @@ def test_what_is_said_more_directly_wins() -> None:
     assert address(PENSTOCK_PROFILE="two", PENSTOCK_BOOTSTRAP="env:3") == "env:3"
     assert address("--profile", "two", PENSTOCK_BOOTSTRAP="env:3") == "two:2"
     assert address("--bootstrap", "typed:4", PENSTOCK_PROFILE="two") == "typed:4"
-    with pytest.raises(click.UsageError, match="exclude each other"):
+    with pytest.raises(click.UsageError, match="can't be combined"):
         address("--bootstrap", "typed:4", "--profile", "two")
 
 
 def test_an_unknown_profile_is_named_with_those_that_are_known() -> None:
     save_profiles(Profiles(addresses={"one": "one:1"}))
-    with pytest.raises(CommandFailed, match="no profile three; known are one"):
+    with pytest.raises(CommandFailed, match="no profile three; the profiles are one"):
         address("--profile", "three")
 
 
@@ -118,7 +118,7 @@ def test_a_name_gets_another_address_only_on_request(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(capsys, monkeypatch, "add", "x", "a:1")
-    assert "exists already, for a:1" in run(capsys, monkeypatch, "add", "x", "b:2")[2]
+    assert "already exists, for a:1" in run(capsys, monkeypatch, "add", "x", "b:2")[2]
     assert run(capsys, monkeypatch, "add", "x", "b:2", "--replace")[0] == 0
     assert address("--profile", "x") == "b:2"
 

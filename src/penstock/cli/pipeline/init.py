@@ -17,17 +17,17 @@ EXAMPLES = ("starter", "iot")
     type=click.Choice(EXAMPLES),
     default=EXAMPLES[0],
     show_default=True,
-    help="What to start from: orders of shops, or sensors with averages and alerts.",
+    help="The sample: shop orders, or sensors with averages and alerts.",
 )
 def init(directory: Path, example: str) -> None:
-    """Write a pipeline to start from into DIRECTORY, which is this one unless told otherwise.
+    """Write a sample pipeline into DIRECTORY, by default the current one.
 
-    No file is overwritten.
+    Existing files are never overwritten.
     """
     files = _template(example)
     there = [file.name for file in files if (directory / file.name).exists()]
     if there:
-        raise CommandFailed(f"Nothing was written: {directory / there[0]} is there already.")
+        raise CommandFailed(f"Nothing was written: {directory / there[0]} already exists.")
     directory.mkdir(parents=True, exist_ok=True)
     for file in files:
         shutil.copyfile(file, directory / file.name)

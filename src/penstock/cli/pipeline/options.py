@@ -25,5 +25,5 @@ def parameters_option(command: Command) -> Command:
         multiple=True,
         metavar="NAME=VALUE",
         callback=setting_pairs,
-        help="The value of a parameter of the pipeline; may be repeated.",
+        help="Set a parameter of the pipeline; may be repeated.",
     )(command)

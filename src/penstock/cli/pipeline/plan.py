@@ -15,12 +15,12 @@ from penstock.cli.pipeline.options import parameters_option, specification_argum
     "--svg",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Also draw a picture to this file.",
+    help="Also draw the plan as an SVG picture in this file.",
 )
 def plan(path: Path, parameters: dict[str, str], svg: Path | None) -> None:
-    """Show how the rows of the pipeline in FILE go from sources to sinks.
+    """Show how rows go from sources to sinks in the pipeline in FILE.
 
-    Nothing is read and nothing is run: neither Spark nor a broker is needed.
+    It reads no data and runs nothing, so it needs neither Spark nor a broker.
     """
     from penstock.pipelines.drawing.svg import svg_of
     from penstock.pipelines.drawing.text import text_of

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 @click.option(
     "--flow", "flows", metavar="NAME", multiple=True, help="Only this flow; may be repeated."
 )
-@click.option("--tables", is_flag=True, help="Also remove the tables that the flows have written.")
+@click.option("--tables", is_flag=True, help="Also delete the tables that the flows have written.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def reset(
     path: Path, parameters: dict[str, str], flows: tuple[str, ...], tables: bool, yes: bool
 ) -> None:
-    """Forget how far the flows of FILE have come, and what state they keep.
+    """Reset the flows of FILE: forget what they have read, and their state.
 
-    The next run reads the sources from their start again. Rows that were written stay where they
-    are unless --tables removes them, so they will be there twice.
+    The next run reads the sources from the start again. Rows that were already written stay, so
+    they will be there twice, unless you remove them with --tables.
     """
     from penstock.pipelines.running.resetting import chosen_flows, reset_pipeline
     from penstock.pipelines.specification.reading import read_pipeline
@@ -35,7 +35,7 @@ def reset(
     if not yes:
         _ask(pipeline, chosen, tables)
     reset_pipeline(pipeline, chosen, with_tables=tables)
-    click.echo(f"The next run of {pipeline.name} starts anew: {', '.join(chosen)}.")
+    click.echo(f"The next run of {pipeline.name} starts from the beginning: {', '.join(chosen)}.")
 
 
 def _ask(pipeline: "Pipeline", chosen: list[str], tables: bool) -> None:
@@ -46,9 +46,9 @@ def _ask(pipeline: "Pipeline", chosen: list[str], tables: bool) -> None:
         click.echo(f"  {name}")
     paths = tables_of(pipeline, chosen)
     if tables and paths:
-        click.echo("These tables will be removed with all their rows:")
+        click.echo("These tables will be deleted with all their rows:")
     elif paths:
         click.echo("These tables keep their rows, which will be written again (see --tables):")
     for table in paths:
         click.echo(f"  {table}")
-    click.confirm("Shall it be done?", abort=True)
+    click.confirm("Continue?", abort=True)

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 @click.command()
 @specification_argument
 @parameters_option
-@click.option("--once", is_flag=True, help="Read to the end of what is there, and end.")
+@click.option("--once", is_flag=True, help="Process what is there now, then exit.")
 @click.option(
     "--master",
     metavar="URL",
     envvar="PENSTOCK_SPARK_MASTER",
     show_envvar=True,
-    help="Spark's master, such as spark://host:7077; this machine without it.",
+    help="Spark's master, such as spark://host:7077; this machine by default.",
 )
 @click.option(
     "--conf",
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="NAME=VALUE",
     callback=setting_pairs,
-    help="A setting of Spark, which wins over those in the file; may be repeated.",
+    help="A Spark setting, which overrides those in the file; may be repeated.",
 )
 @json_option
 def run(
@@ -46,8 +46,8 @@ def run(
     """Run the pipeline that FILE describes.
 
     Shows rates, lag, batch time, state, watermark and dead letters of each flow while it runs.
-    Ctrl-C, SIGTERM and `penstock pipeline stop` end it after the batches that are under way, and
-    the next run goes on from there.
+    Ctrl-C, SIGTERM and `penstock pipeline stop` end it after the current batches. The next run
+    continues from there.
     """
     from penstock.cli.pipeline.screen import screen
     from penstock.pipelines.running.extras import require_spark
@@ -84,7 +84,7 @@ def _flow_line(flow: "FlowSummary") -> str:
     if flow.dead_letters:
         said += f", {counted(flow.dead_letters, 'dead letter')}"
     if flow.broken_rules:
-        said += f", {flow.broken_rules:,} times a rule was broken"
+        said += f", {counted(flow.broken_rules, 'broken rule')}"
     if flow.restarts:
-        said += f", started again {counted(flow.restarts, 'time')}"
+        said += f", restarted {counted(flow.restarts, 'time')}"
     return said + "."

@@ -48,7 +48,7 @@ class PlainScreen:
     def show(self, view: RunView) -> None:
         if view.run.state is RunState.STOPPING and not self._is_stopping:
             self._is_stopping = True
-            self._say("Stopping after the batches that are under way.")
+            self._say("Stopping after the current batches.")
         for sentence in changes(self._silent, view.run.silent):
             self._say(sentence)
         self._silent = view.run.silent

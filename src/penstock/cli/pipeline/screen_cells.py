@@ -68,7 +68,7 @@ def line(flow: str, batch: BatchProgress) -> str:
 def restart_line(flow: str, rest: Rest) -> str:
     seconds = max(0, round((rest.again_ms - now_ms()) / 1000))
     return (
-        f"The flow {flow} failed: {rest.reason} It is started again in {seconds} s"
+        f"The flow {flow} failed: {rest.reason} It restarts in {seconds} s"
         f" ({rest.attempt} of {rest.attempts})."
     )
 

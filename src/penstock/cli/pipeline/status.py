@@ -22,7 +22,7 @@ WATCH_EVERY_S = 1.0
 @click.command()
 @storage_options
 @json_option
-@click.option("--watch", is_flag=True, help="Show it again each second, until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Refresh every second, until Ctrl-C.")
 def status(
     path: Path | None,
     parameters: dict[str, str],

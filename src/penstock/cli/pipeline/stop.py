@@ -25,12 +25,12 @@ POLL_S = 0.1
     type=click.FloatRange(min=0),
     default=120.0,
     show_default=True,
-    help="How long to wait for the end; 0 only asks for it.",
+    help="How long to wait for the end; 0 does not wait.",
 )
 def stop(
     path: Path | None, parameters: dict[str, str], folder: Path | None, timeout_s: float
 ) -> None:
-    """End a running pipeline after the batches that are under way.
+    """Stop a running pipeline after its current batches.
 
     It may run on another machine, as long as its folder is shared.
     """
@@ -59,7 +59,7 @@ def _wait(storage: "Storage", timeout_s: float) -> "Run":
             return run
         if time.monotonic() > deadline:
             raise CommandFailed(
-                f"The pipeline in {storage.path} was asked to stop and still runs after "
+                f"The pipeline in {storage.path} was asked to stop but still runs after "
                 f"{timeout_s:g} s: its batch takes longer."
             )
         time.sleep(POLL_S)

@@ -36,7 +36,7 @@ def find_storage(
     from penstock.pipelines.specification.reading import read_pipeline
 
     if (path is None) == (folder is None):
-        raise click.UsageError("Name either the pipeline's FILE or its --storage")
+        raise click.UsageError("Give either the pipeline's FILE or its --storage")
     if path is not None:
         folder = Path(read_pipeline(path, parameters).storage)
     assert folder is not None

@@ -32,9 +32,9 @@ MASTER = "local[2]"
 def test(path: Path, parameters: Mapping[str, str], names: tuple[str, ...], as_json: bool) -> int:
     """Run the tests in a pipeline's file.
 
-    Each test gives rows to sources and says which rows it expects of datasets. They run on Spark
-    in this process, with real streaming queries; brokers and tables are neither read nor written.
-    Rows are compared in any order, in the columns that are named.
+    Each test gives rows to sources and says which rows it expects in datasets. The tests run on
+    Spark in this process, with real streaming queries, but read and write no topics or tables.
+    Rows are compared in any order, in the columns that the test names.
     """
     from penstock.pipelines.running.extras import require_spark
     from penstock.pipelines.specification.reading import read_pipeline

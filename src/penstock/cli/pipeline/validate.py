@@ -24,13 +24,14 @@ FAILED = 1
 @click.command()
 @specification_argument
 @parameters_option
-@click.option("--online", is_flag=True, help="Ask the brokers too whether the topics are there.")
+@click.option("--online", is_flag=True, help="Also ask the brokers whether the topics exist.")
 @json_option
 def validate(path: Path, parameters: Mapping[str, str], online: bool, as_json: bool) -> int:
     """Check a pipeline without running it.
 
-    Schemas, SQL, conditions, options, references, and what Spark allows of streams: all that can
-    be known without data and without a broker. Each problem is told with its file, line and column.
+    Checks schemas, SQL, conditions, options, references, and what Spark allows in streams:
+    everything that can be known without data or a broker. Reports each problem with its file, line
+    and column.
     """
     try:
         pipeline = _checked(path, parameters, online=online)

@@ -14,5 +14,5 @@ class DataLost(ClientError):
 def report_loss(what: str, *, fail: bool) -> None:
     """`what` is a sentence without its full stop that says which records are missing."""
     if fail:
-        raise DataLost(f"{what}; with the option failOnDataLoss=false the query would go on.")
+        raise DataLost(f"{what}; with the option failOnDataLoss=false the query would continue.")
     logger.warning("%s; the query goes on, as the option failOnDataLoss=false says.", what)
