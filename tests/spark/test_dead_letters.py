@@ -83,10 +83,10 @@ def test_wrong_arguments_are_refused_at_once(spark: SparkSession, tmp_path: Path
         dead_letters(decoded, "dead", value="partition")
     with pytest.raises(DecodeRefused, match=r"'headers' is string, and not array"):
         dead_letters(decoded.drop("headers").selectExpr("*", "'x' AS headers"), "dead")
-    with pytest.raises(DecodeRefused, match=r"are for streams, and this DataFrame is none."):
+    with pytest.raises(DecodeRefused, match=r"are for streams, and this DataFrame is not one."):
         write_dead_letters(decoded, topic="dead", bootstrap="127.0.0.1:1", checkpoint="x")
     stream = decode(spark.readStream.format("rate").load().selectExpr("'x' AS value"), "text")
-    with pytest.raises(DecodeRefused, match=r"needs checkpoint=, a folder of its own."):
+    with pytest.raises(DecodeRefused, match=r"needs checkpoint=, its own folder."):
         write_dead_letters(stream, topic="dead", bootstrap="127.0.0.1:1")
 
 

@@ -123,7 +123,7 @@ def test_a_first_batch_that_died_is_repeated_from_where_it_began(
     failed = output.start(frame, availableNow=True)
     with pytest.raises(PySparkException) as caught:
         finish(failed)
-    assert "does not say where it began" in last_line(caught.value)
+    assert "does not say where it started" in last_line(caught.value)
     assert last_line(caught.value).endswith(".")
 
 

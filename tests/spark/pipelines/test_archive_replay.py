@@ -210,5 +210,5 @@ def test_retention_that_overtook_the_archive_is_said(
     # The topic's own place is not taken by another of its name.
     Operator(broker.bootstrap).delete(topic)
     create_topic(broker.bootstrap, topic)
-    with pytest.raises(ArchiveRefused, match="was made anew since the archive"):
+    with pytest.raises(ArchiveRefused, match="was deleted and created again"):
         archive(spark, broker.bootstrap, topic, tmp_path)

@@ -82,7 +82,7 @@ FOUND = """\
 wrong.yaml:6:25: There is no column att; there are: sensor, temperature, at, key, topic, partition
 wrong.yaml:8:30: There is no column temprature; the nearest are temperature, at
 wrong.yaml:9:40: The SQL is wrong at or near 'NUL'.
-wrong.yaml:10:24: The rule odd is not true or false but double.
+wrong.yaml:10:24: The rule odd must be true or false, but is double.
 wrong.yaml:19:36: There is no type STRNG.
 wrong.yaml:22:37: The source clash keeps the record's column offset, and the decoded value
 wrong.yaml:23:71: There is no type STRIN.
@@ -93,7 +93,7 @@ wrong.yaml:39:20: The SQL is wrong at or near 'DROP'.
 wrong.yaml:41:23: The function nothing must return a DataFrame, not nothing.
 wrong.yaml:42:44: The dataset fine has no column whn; there are: sensor, temperature
 wrong.yaml:44:3: The flow appended can't run: the mode append needs a watermark
-wrong.yaml:48:11: The flow completed writes to a table, to which rows can only be appended
+wrong.yaml:48:11: The flow completed writes to a table, and tables are append-only
 wrong.yaml:49:69: The table 'lake/fine' can't be partitioned by 'sensr'
 wrong.yaml:50:47: The flow plain can't run: the mode complete is only for streams that are
 wrong.yaml:51:50: Cannot modify the value of the static Spark config: "spark.sql.warehouse.dir".

@@ -52,9 +52,7 @@ from tests.spark.rig import Record, wait_until
 from tests.spark.topic_contents import stored
 from tests.unit.pipelines.small_disk import PAGE, SmallDisk, small_disk
 
-GOES_ON = (
-    "is full: make room there and run the same command again, which goes on from where it was."
-)
+GOES_ON = "is full: free some space and run the same command again. It continues where it was."
 ROWS_PER_BATCH = 20
 FAILING_BATCH = 1
 # Of the pipeline's averages.

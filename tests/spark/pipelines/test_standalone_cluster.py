@@ -240,7 +240,7 @@ def check_that_a_worker_without_the_package_is_named(
     said = run.log().splitlines()[-1]
     install = f"pip install 'penstock-mq[spark-worker]=={penstock.__version__}' there for {python}."
     assert said.startswith("penstock: The worker ")
-    assert said.endswith(f" lacks the Python package penstock: {install}")
+    assert said.endswith(f" does not have the Python package penstock: {install}")
     assert "Traceback" not in run.log()
     assert not (run.lake / "readings").exists()
 

@@ -88,7 +88,7 @@ def test_a_stream_waits_for_its_table_and_names_a_file_that_is_gone(
 ) -> None:
     path = str(tmp_path / "later")
     ddl = "sensor STRING, number LONG, at TIMESTAMP, tags MAP<STRING, ARRAY<SHORT>>"
-    with pytest.raises(LakeRefused, match="needs a schema until there is one"):
+    with pytest.raises(LakeRefused, match="its source needs a schema"):
         table_frame(spark, LakeFormat.PARQUET, path, True)
     assert table_frame(spark, LakeFormat.PARQUET, path, False, schema=ddl).collect() == []
 

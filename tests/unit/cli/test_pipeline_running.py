@@ -327,5 +327,5 @@ def test_rows_that_nobody_reads_any_more_end_a_run_with_one_sentence(tmp_path: P
     command = [sys.executable, "-c", SHOWS_ROWS, "pipeline", "run", str(path)]
     with open(writing, "wb") as stdout:
         outcome = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True)
-    said = "penstock: The flow show failed: Whoever read the rows on the console has gone.\n"
+    said = "penstock: The flow show failed: The reader of the console's rows has gone.\n"
     assert (outcome.stderr, outcome.returncode) == (said, 1)

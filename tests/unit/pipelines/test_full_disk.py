@@ -73,8 +73,8 @@ def until_it_fits(
 
 def full(what: object) -> str:
     return (
-        f"The disk of {what} is full: make room there and run the same command again, which goes"
-        " on from where it was."
+        f"The disk of {what} is full: free some space and run the same command again. It continues"
+        " where it was."
     )
 
 

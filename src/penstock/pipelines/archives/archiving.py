@@ -94,15 +94,15 @@ def _check_topic(found: Description, topic: TopicFacts, root: Path) -> None:
         )
     if found.topic_id != topic.topic_id:
         raise ArchiveRefused(
-            f"Topic {topic.name} was made anew since the archive {root} was begun: archive it"
-            " somewhere else."
+            f"Topic {topic.name} was deleted and created again after the archive {root} was"
+            " started: archive it somewhere else."
         )
 
 
 def _check_same(root: Path, what: str, found: object, asked: object | None) -> None:
     if asked is not None and asked != found:
         raise ArchiveRefused(
-            f"The archive {root} was begun with {what} ({found}), which can't be changed."
+            f"The archive {root} was started with {what} ({found}), which can't be changed."
         )
 
 
@@ -124,7 +124,7 @@ class Archiving:
         self._cluster = WireCluster(wire.once_reached())
         self._lock = only_one(
             wanted.root / FOLDER / "lock",
-            f"The archive {wanted.root} is being written by another process.",
+            f"Another process is writing the archive {wanted.root}.",
         )
         self._archived = archived
         self._steps = steps

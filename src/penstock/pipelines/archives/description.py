@@ -58,7 +58,9 @@ def read_description(root: Path) -> Description | None:
     try:
         return Description(**{**content, "format": LakeFormat(content["format"])})
     except (KeyError, TypeError, ValueError):
-        raise ArchiveRefused(f"The file {path} is damaged: it describes no archive.") from None
+        raise ArchiveRefused(
+            f"The file {path} is damaged: it does not describe an archive."
+        ) from None
 
 
 def archive_at(root: Path) -> Description:

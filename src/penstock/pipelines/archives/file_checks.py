@@ -37,7 +37,7 @@ def _wrong_offsets(file: ArchivedFile, offsets: Offsets) -> str:
     if len(offsets) != file.rows:
         return f"The file {file.path} has {len(offsets)} rows instead of {file.rows}."
     if np.any(np.diff(offsets) <= 0):
-        return f"The file {file.path} holds offsets that do not ascend."
+        return f"The file {file.path} holds offsets that are not in ascending order."
     if len(offsets) and (int(offsets[0]), int(offsets[-1])) != (file.first, file.last):
         return (
             f"The file {file.path} holds offsets {offsets[0]} to {offsets[-1]} instead of"

@@ -23,7 +23,7 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_bytes())
     except ValueError:
-        raise ArchiveRefused(f"The file {path} is damaged: it is no JSON.") from None
+        raise ArchiveRefused(f"The file {path} is damaged: it is not JSON.") from None
     if not isinstance(content, dict):
-        raise ArchiveRefused(f"The file {path} is damaged: it holds no JSON object.")
+        raise ArchiveRefused(f"The file {path} is damaged: it does not hold a JSON object.")
     return content

@@ -172,7 +172,7 @@ class Ledger:
     def _not_in_table(self, number: int) -> ArchiveRefused:
         return ArchiveRefused(
             f"Epoch {number} of the archive {self._folder.parent.parent} is in its ledger, but not"
-            " in its table: bring the table's own files back."
+            " in its table: restore the table's own files."
         )
 
     def write(self, entry: Entry) -> None:
@@ -197,7 +197,9 @@ class Ledger:
             )
         except (AttributeError, KeyError, TypeError, ValueError):
             alone = range(number, number + 1)
-            raise FileDamaged(self._files.place(number), "it describes no epoch", alone) from None
+            raise FileDamaged(
+                self._files.place(number), "it does not describe an epoch", alone
+            ) from None
 
 
 def _refused(damage: FileDamaged) -> ArchiveRefused:

@@ -13,7 +13,7 @@ def compare_with_topic(
     """`offsets` are the first that the topic holds, and the one behind the last, by partition."""
     description = verdict.description
     if topic.topic_id != description.topic_id:
-        yield f"Topic {topic.name} was made anew since the archive was begun."
+        yield f"Topic {topic.name} was deleted and created again after the archive was started."
         return
     if topic.partitions != description.partitions:
         yield (
@@ -30,12 +30,13 @@ def _compare(span: Span, first: int, end: int) -> Iterator[str]:
     where = f"Partition {span.partition}"
     if span.start > first:
         yield (
-            f"{where}: the topic begins at offset {first}, the archive only at offset {span.start}."
+            f"{where}: the topic starts at offset {first}, but the archive only at offset"
+            f" {span.start}."
         )
     if span.stop < end:
         yield (
-            f"{where}: the topic goes on to offset {end - 1}, the archive ends before offset"
+            f"{where}: the topic goes up to offset {end - 1}, but the archive ends before offset"
             f" {span.stop}."
         )
     if span.stop > end:
-        yield f"{where}: the archive goes on to offset {span.stop - 1}, the topic does not."
+        yield f"{where}: the archive goes up to offset {span.stop - 1}, but the topic does not."

@@ -69,7 +69,9 @@ class ReceiptsSink:
         return frozenset()
 
     def clear(self) -> None:
-        raise ArchiveRefused(f"The archive {self._root} is not emptied: remove its folder instead.")
+        raise ArchiveRefused(
+            f"The archive {self._root} can't be emptied: remove its folder instead."
+        )
 
     def write(self, frame: "DataFrame", epoch: Epoch) -> Written:
         if self._is_committed(epoch):
@@ -161,8 +163,8 @@ class ReceiptsSink:
             if span.start != end:
                 raise ArchiveRefused(
                     f"Partition {span.partition} of topic {self._description.topic} is archived up"
-                    f" to offset {end}, but what was read next begins at offset {span.start}: was"
-                    " the topic made anew?"
+                    f" to offset {end}, but the next read starts at offset {span.start}: was the"
+                    " topic deleted and created again?"
                 )
 
     def note_partitions(self, count: int) -> None:

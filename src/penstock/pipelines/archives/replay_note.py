@@ -88,4 +88,6 @@ def _read(path: Path) -> ReplayNote:
             words=dict(content.get("words", {})),
         )
     except (AttributeError, KeyError, TypeError, ValueError):
-        raise ArchiveRefused(f"The file {path} is damaged: it describes no replay.") from None
+        raise ArchiveRefused(
+            f"The file {path} is damaged: it does not describe a replay."
+        ) from None

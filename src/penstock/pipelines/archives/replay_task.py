@@ -111,7 +111,7 @@ def settled_end(
     if end < wanted.base:
         raise ArchiveRefused(
             f"The end of {words_for(place)} is at offset {end}, before offset {wanted.base} at"
-            " which the replay began: was the topic made anew?"
+            " which the replay started: was the topic deleted and created again?"
         )
     return end
 
@@ -199,6 +199,6 @@ def _batch_bytes_max(cluster: WireCluster, wanted: PartitionReplay) -> int:
 def _foreign(place: TopicPartition) -> ArchiveRefused:
     what = words_for(place)
     return ArchiveRefused(
-        f"Somebody else has written to {what} since the replay began, so it can't be brought to"
-        " its end there: replay into a new topic."
+        f"Another producer has written to {what} since the replay started, so the replay can't"
+        " finish there: replay into a new topic."
     )

@@ -65,7 +65,7 @@ class Archived:
         numbers = [entry.number for entry in self.entries]
         for finding in (*check_numbers(numbers), *check_spans(self.entries)):
             raise ArchiveRefused(
-                f"The archive {self.root} is not whole: {finding[:1].lower()}{finding[1:]}"
+                f"The archive {self.root} is not complete: {finding[:1].lower()}{finding[1:]}"
             )
 
     def spans(self, selection: Selection) -> tuple[Span, ...]:
@@ -168,8 +168,8 @@ class Replaying:
         if self._wanted.is_again or all(note.state is not State.FINISHED for note in earlier):
             return
         raise ArchiveRefused(
-            f"The archive {self._wanted.root} was brought back into topic {self._target.name}"
-            " already; with --again all records would be there twice."
+            f"The archive {self._wanted.root} was already replayed into topic {self._target.name};"
+            " with --again all records would be there twice."
         )
 
     def _new_note(self) -> ReplayNote:

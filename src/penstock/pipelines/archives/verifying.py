@@ -110,7 +110,7 @@ def check_table(entries: Sequence[Entry], in_table: Set[str]) -> Iterator[str]:
             yield f"Epoch {entry.number} is not in the table."
             continue
         for path in missing:
-            yield f"The file {path} is not part of the table any more."
+            yield f"The file {path} is no longer part of the table."
     in_ledger = {file.path for entry in entries for file in entry.files}
     for path in sorted(in_table - in_ledger):
         yield f"The file {path} is part of the table, but not of the ledger."

@@ -30,7 +30,7 @@ def load_function(reference: FunctionReference) -> Callable[..., Any]:
     module = load_module(Path(reference.file), reference.place)
     found = getattr(module, reference.name, None)
     if not callable(found):
-        said = f"The file {Path(reference.file).name} defines no function {reference.name}."
+        said = f"The file {Path(reference.file).name} does not define a function {reference.name}."
         raise SpecificationRefused.at(reference.place, said)
     return found  # type: ignore[no-any-return]
 
@@ -65,7 +65,7 @@ def problem_in_python(error: Exception, folder: Path, place: Place) -> Problem:
     """What a user's code raised, at the last of its lines that was under way."""
     if isinstance(error, SyntaxError):
         where = Place(error.filename or place.file, error.lineno, error.offset)
-        return Problem(where, f"The Python is wrong: {error.msg}.")
+        return Problem(where, f"The Python code is wrong: {error.msg}.")
     where = _last_line(error, folder) or place
     if hasattr(error, "getCondition") or hasattr(error, "java_exception"):
         return Problem(place_of_word(where, word_of(error)), sentence_of(error))

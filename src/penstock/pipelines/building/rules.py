@@ -98,5 +98,5 @@ def _problems(frame: DataFrame, rule: Rule) -> list[Problem]:
             return []
     except REFUSALS as error:
         return [problem_of(error, rule.place, rule.place)]
-    said = f"The rule {rule.name} is not true or false but {found.dataType.simpleString()}."
+    said = f"The rule {rule.name} must be true or false, but is {found.dataType.simpleString()}."
     return [Problem(place_of_word(rule.place, rule.condition), said)]

@@ -144,7 +144,7 @@ def _syntax(parameters: Parameters) -> str:
 
 def _interval(parameters: Parameters) -> str:
     text = parameters.get("intervalString") or parameters.get("input") or ""
-    return f"{text.strip(QUOTES)!r} is no time span such as '10 seconds'."
+    return f"{text.strip(QUOTES)!r} is not a time span such as '10 seconds'."
 
 
 def _type(parameters: Parameters) -> str:
@@ -159,12 +159,12 @@ def _event_time(parameters: Parameters) -> str:
 
 
 def _data_source(parameters: Parameters) -> str:
-    return f"Spark knows no format {parameters.get('provider', '').strip(QUOTES)}."
+    return f"Spark does not know the format {parameters.get('provider', '').strip(QUOTES)}."
 
 
 def _not_boolean(parameters: Parameters) -> str:
     return (
-        f"The condition {parameters['filter'].strip(QUOTES)} is not true or false but "
+        f"The condition {parameters['filter'].strip(QUOTES)} must be true or false, but is "
         f"{parameters['type'].strip(QUOTES)}."
     )
 

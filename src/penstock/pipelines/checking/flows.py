@@ -58,7 +58,7 @@ def _mode_problems(flow: Flow) -> Iterator[Problem]:
     if isinstance(flow.sink, LakeSink) and flow.mode is not OutputMode.APPEND:
         yield Problem(
             place_of_word(flow.place, flow.mode.value),
-            f"The flow {flow.name} writes to a table, to which rows can only be appended: the mode "
+            f"The flow {flow.name} writes to a table, and tables are append-only: the mode "
             f"can't be {flow.mode.value}.",
         )
 
@@ -67,8 +67,8 @@ def _stream_problems(flow: Flow, frame: DataFrame, spark: SparkSession) -> Itera
     if not frame.isStreaming:
         yield Problem(
             place_of_word(flow.place, flow.input),
-            f"The flow {flow.name} reads {flow.input}, which is no stream: none of its sources is "
-            "one.",
+            f"The flow {flow.name} reads {flow.input}, which is not a stream: none of its sources "
+            "is one.",
         )
         return
     mode = getattr(_java(spark, MODES), flow.mode.value.capitalize())()

@@ -103,7 +103,7 @@ def _missing(
     if name in topics:
         return
     near = nearest(name, topics)
-    hint = nearest_hint(near) if near else f": make it by penstock topic create {name}"
+    hint = nearest_hint(near) if near else f": create it with penstock topic create {name}"
     # A dataset often has the name of its topic, so the search begins at the key.
     where = place_of_word(place_of_word(place, key), name)
     yield Problem(where, f"There is no topic {name} at {bootstrap}{hint}.")
@@ -115,5 +115,5 @@ def _lacking(
     count = topics.get(name)
     for partition in wanted:
         if count is not None and partition >= count:
-            said = f"The topic {name} has {count} partitions, and none with the number {partition}."
+            said = f"The topic {name} has {count} partitions, and no partition {partition}."
             yield Problem(place_of_word(place, name), said)

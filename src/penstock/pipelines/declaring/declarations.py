@@ -101,7 +101,7 @@ def declarations_for(word: str, place: Place) -> Declarations:
     if found is None:
         raise SpecificationRefused.at(
             place,
-            f"{word} describes a pipeline, which Python alone does not run:"
+            f"{word} describes a pipeline, and running the file with Python does not run it:"
             f" use penstock pipeline run {place.file}.",
         )
     return found

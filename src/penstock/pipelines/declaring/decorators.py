@@ -170,7 +170,7 @@ def append_flow(
 
 def materialized_view(query_function: object = None, **words: object) -> Any:
     """Refused: a pipeline is made of streams, and this is computed anew each time."""
-    return _refuse("materialized_view", "a table that grows is declared by table", query_function)
+    return _refuse("materialized_view", "declare a table that grows with table", query_function)
 
 
 def create_auto_cdc_flow(*words: object, **named: object) -> None:

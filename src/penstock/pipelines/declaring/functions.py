@@ -64,7 +64,7 @@ def inputs_of(
 def name_of(function: Any, name: str | None, place: Place) -> str:
     """The name that was given, else the function's own."""
     if not inspect.isfunction(function):
-        said = f"Only a function can be decorated here, not {function!r}."
+        said = f"This can only decorate a function, not {function!r}."
         raise SpecificationRefused.at(place, said)
     return function.__name__ if name is None else name
 

@@ -34,7 +34,9 @@ def run_file(path: Path) -> None:
     except SpecificationRefused:
         raise
     except SystemExit as left:
-        raise SpecificationRefused.at(place, f"The file ends Python ({left.code!r}).") from None
+        raise SpecificationRefused.at(
+            place, f"The file ends the Python process ({left.code!r})."
+        ) from None
     except OSError as error:
         if error.filename == str(path):
             said = (error.strerror or str(error)).lower()

@@ -54,7 +54,7 @@ def declare_table(
 
 
 _REASONS = {
-    "table_properties": "what a format takes is given by options",
+    "table_properties": "give what the format takes as options",
     "cluster_by": "give partition_cols",
     "schema": "a table has the columns of its rows",
 }

@@ -33,7 +33,7 @@ def pipeline(
     declarations = declarations_for("pipeline", place)
     if declarations.header is not None:
         first = declarations.header.place
-        declarations.problem(place, f"The pipeline is described already, in {first}.")
+        declarations.problem(place, f"The pipeline is already described, in {first}.")
         return
     said = Fields(
         tree_of({"settings": settings, "restart": restart}, place),

@@ -28,7 +28,7 @@ _PLAIN: dict[type[spark.DataType], pa.DataType] = {
 def arrow_schema(schema: spark.StructType) -> pa.Schema:
     """Of the files that hold such rows; each column may be null, as in Spark's own files."""
     if not schema.fields:
-        raise LakeRefused("The rows have no columns, so that no table of files can hold them.")
+        raise LakeRefused("The rows have no columns, so a table of files can't hold them.")
     _refuse_equal_names([field.name for field in schema], "The rows have two columns")
     return pa.schema(
         [pa.field(field.name, _arrow_type(field.dataType, field.name)) for field in schema]
@@ -52,14 +52,15 @@ def _arrow_type(kind: spark.DataType, column: str) -> pa.DataType:
         case spark.StructType():
             return _struct_type(kind, column)
     raise LakeRefused(
-        f"The column {column!r} has the type {kind.simpleString()}, which no table of files holds."
+        f"The column {column!r} has the type {kind.simpleString()}, which a table of files can't"
+        " hold."
     )
 
 
 def _struct_type(kind: spark.StructType, column: str) -> pa.DataType:
     if not kind.fields:
         raise LakeRefused(
-            f"The column {column!r} is a struct without fields, which no table of files holds."
+            f"The column {column!r} is a struct without fields, which a table of files can't hold."
         )
     _refuse_equal_names([field.name for field in kind], f"The column {column!r} has two fields")
     fields = [(field.name, _arrow_type(field.dataType, f"{column}.{field.name}")) for field in kind]

@@ -69,8 +69,8 @@ def refuse_root(root: str) -> None:
     for sign in root:
         if sign in _ROOT_SIGNS_REFUSED or not sign.isprintable():
             raise LakeRefused(
-                f"The path of the Delta table {root!r} has the sign {sign!r},"
-                " with which it would not be found again."
+                f"The path of the Delta table {root!r} has the character {sign!r},"
+                " with which readers would not find it."
             )
 
 
@@ -80,7 +80,7 @@ def refuse_columns(schema: pa.Schema, partition_by: Sequence[str], table: str) -
         if _NAME_SIGNS_REFUSED.intersection(field.name):
             raise LakeRefused(
                 f"The Delta table {table!r} can't have a column of the name {field.name!r}:"
-                " spaces and the signs , ; { } ( ) = are not for Delta."
+                " Delta does not allow spaces or the characters , ; { } ( ) = there."
             )
         if _holds_time(field.type):
             raise LakeRefused(

@@ -61,8 +61,8 @@ def added_paths(root: str, version: int) -> Iterator[str]:
     if added and any(remove.get("dataChange", True) for remove in removed):
         raise LakeRefused(
             f"The Delta table {root!r} was rewritten since it was last read (commit {version}), so"
-            " that what is new in it can't be told from what is old: read it from the start, with a"
-            " new checkpoint."
+            " its new rows can't be told from the old ones: read it from the start, with a new"
+            " checkpoint."
         )
     for add in added:
         yield _added_path(root, add)
@@ -78,7 +78,7 @@ def file_path(root: str, address: str) -> str:
     """The absolute path of what an action calls its path: an address, relative or not."""
     parts = urlsplit(address)
     if parts.scheme not in ("", "file"):
-        raise LakeRefused(f"The Delta table {root!r} has a file elsewhere: {address!r}.")
+        raise LakeRefused(f"The Delta table {root!r} has a file outside its folder: {address!r}.")
     path = unquote(parts.path)
     return path if path.startswith("/") else f"{root}/{path}"
 

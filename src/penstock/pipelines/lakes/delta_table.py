@@ -34,7 +34,7 @@ _LOG_PROPERTIES = {"delta.checkpointInterval": "100"}
 _QUERIES = "_penstock/queries"
 # It takes the table feature `typeWidening`, which `deltalake` can neither write nor read.
 _NEVER_WIDENS = (
-    "a Delta table can't be given a wider type with the library deltalake: cast the column in the"
+    "the library deltalake can't widen a column's type in a Delta table: cast the column in the"
     " flow, or write to another table"
 )
 
@@ -148,8 +148,7 @@ class DeltaTable:
             table = deltalake.DeltaTable(self._root, version=version)
         except DeltaError as failure:
             raise LakeRefused(
-                f"The Delta table {self._root!r} no longer has what it was at commit {version} in"
-                " its log."
+                f"The Delta table {self._root!r} no longer has commit {version} in its log."
             ) from failure
         features = table.protocol().reader_features or ()
         if "deletionVectors" in features and pa.table(table.deletion_vectors()).num_rows:

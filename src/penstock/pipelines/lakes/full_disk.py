@@ -44,8 +44,8 @@ def says_full_disk(text: str) -> bool:
 
 def full_disk_sentence(what: str) -> str:
     return (
-        f"The disk of {what} is full: make room there and run the same command again, which goes on"
-        " from where it was."
+        f"The disk of {what} is full: free some space and run the same command again. It continues"
+        " where it was."
     )
 
 

@@ -34,8 +34,8 @@ def added_paths(table: Any, after: int, until: int | None, name: str) -> list[st
     for manifest in snapshot.manifests(table.io):
         if _is_of_deletes(manifest):
             raise LakeRefused(
-                f"The Iceberg table {name!r} holds rows that are marked as deleted, which can be"
-                " read here only after its files were rewritten."
+                f"The Iceberg table {name!r} holds rows that are marked as deleted, which can't be"
+                " read here until its files are rewritten."
             )
         if manifest.sequence_number is not None and manifest.sequence_number - 1 <= after:
             continue
@@ -114,8 +114,8 @@ def _check_appended(table: Any, after: int, until: int, name: str) -> None:
 
 def _rewritten(name: str) -> LakeRefused:
     return LakeRefused(
-        f"The Iceberg table {name!r} was rewritten since it was last read, so that what is new in"
-        " it can't be told from what is old: read it from the start, with a new checkpoint."
+        f"The Iceberg table {name!r} was rewritten since it was last read, so its new rows can't"
+        " be told from the old ones: read it from the start, with a new checkpoint."
     )
 
 
@@ -140,7 +140,7 @@ def _local(path: str, name: str) -> str:
     address = urlparse(path)
     if address.scheme != "file":
         raise LakeRefused(
-            f"The Iceberg table {name!r} has files outside of folders, such as {path!r},"
-            " which can't be read here."
+            f"The Iceberg table {name!r} has files that are not in a local folder, such as"
+            f" {path!r}, which can't be read here."
         )
     return address.path

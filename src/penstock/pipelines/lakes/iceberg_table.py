@@ -120,8 +120,8 @@ class IcebergTable:
                 return True
             self._pause(random.uniform(0.1, 1.0) * min(_PAUSE_S_MAX, 0.02 * 2**attempt))
         raise LakeRefused(
-            f"The Iceberg table {self.root!r} was changed by others each of {ATTEMPTS_MAX} times"
-            " that rows were to be added."
+            f"Other writers changed the Iceberg table {self.root!r} during each of"
+            f" {ATTEMPTS_MAX} attempts to add rows."
         )
 
     def sync(self) -> None:
@@ -282,7 +282,7 @@ class IcebergTable:
         except FileNotFoundError as failure:
             raise LakeRefused(
                 f"The metadata of the Iceberg table {self.root!r} is gone, though its catalog names"
-                " it: reset the flow with its tables, or bring the folder back."
+                " it: reset the flow with its tables, or restore the folder."
             ) from failure
         except LakeRefused:
             raise

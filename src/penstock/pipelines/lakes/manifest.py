@@ -110,7 +110,7 @@ class Manifest:
         """What is of another version of Penstock, or of no version, is damaged for this one."""
         alone = range(version, version + 1)
         if content.get("format") != FORMAT:
-            reason = f"its format is {content.get('format')}, and this Penstock knows {FORMAT}"
+            reason = f"its format is {content.get('format')}, but this Penstock knows {FORMAT}"
             raise FileDamaged(self._files.place(version), reason, alone)
         if missing := _FIELDS - content.keys():
             reason = f"it lacks {', '.join(sorted(missing))}"
@@ -123,7 +123,7 @@ class Manifest:
             yield
         except FileNotFoundError as missing:
             raise LakeRefused(
-                f"The manifest of the table {self._root!r} is not whole: {missing}."
+                f"The manifest of the table {self._root!r} is not complete: {missing}."
             ) from missing
         except FileDamaged as damaged:
             raise LakeRefused(

@@ -57,9 +57,9 @@ class _Piece:
         try:
             content = json.loads(self.texts[number - self.numbers.start])
         except ValueError:
-            raise FileDamaged(self.path, "it is no JSON", self.numbers) from None
+            raise FileDamaged(self.path, "it is not JSON", self.numbers) from None
         if not isinstance(content, dict):
-            raise FileDamaged(self.path, "it holds no JSON object", self.numbers)
+            raise FileDamaged(self.path, "it does not hold a JSON object", self.numbers)
         return content
 
 
@@ -100,7 +100,7 @@ class NumberedFiles:
             if self._folded_over(number + 1) is None:
                 return number
             number = None
-        raise AssertionError(f"{self._folder} is folded faster than it can be listed")
+        raise AssertionError(f"{self._folder} changes faster than it can be listed")
 
     def holds(self, number: int) -> bool:
         return self.path(number).exists() or self._folded_over(number) is not None

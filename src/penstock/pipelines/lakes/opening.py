@@ -65,7 +65,7 @@ def _refuse_options(
 ) -> None:
     for name in given:
         if not name.startswith(prefixes):
-            taken = f", only those that begin with {prefixes[0]!r}" if prefixes else ""
+            taken = f", only those that start with {prefixes[0]!r}" if prefixes else ""
             raise LakeRefused(
                 f"The {kind} table {folder!r} does not take the option {name!r}{taken}."
             )

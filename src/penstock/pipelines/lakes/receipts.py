@@ -66,7 +66,7 @@ def _bound_to_json(value: Any) -> Any:
             return {"time": value.isoformat()}
         case Decimal():
             return {"decimal": str(value)}
-    raise AssertionError(f"A bound of type {type(value).__name__} has no JSON.")
+    raise AssertionError(f"A bound of type {type(value).__name__} can't be written as JSON.")
 
 
 def _bound_from_json(value: Any) -> Any:

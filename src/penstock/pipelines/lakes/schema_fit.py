@@ -104,7 +104,7 @@ def _evolved(held: pa.Schema, given: pa.Schema, fixed: dict[str, str]) -> Fit:
         if field.name not in columns:
             if (other := known.get(field.name.lower())) is not None:
                 raise _Misfit(
-                    f"its column {other!r} and theirs, {field.name!r}, differ in their case alone"
+                    f"its column {other!r} and theirs, {field.name!r}, differ only in their case"
                 )
             columns[field.name] = pa.field(field.name, field.type)
             changed.append(columns[field.name])

@@ -11,7 +11,7 @@ def refuse_other_table(root: str, own: str) -> None:
     """Refuse a folder with a table of another format, or a path that is no folder."""
     folder = Path(root)
     if folder.exists() and not folder.is_dir():
-        raise LakeRefused(f"The table {root!r} can't be made: a file has that name.")
+        raise LakeRefused(f"The table {root!r} can't be created: a file has that name.")
     for kind, mark in _MARKS.items():
         if kind != own and (folder / mark).exists():
-            raise LakeRefused(f"The folder {root!r} holds a {kind} table already.")
+            raise LakeRefused(f"The folder {root!r} already holds a {kind} table.")

@@ -98,8 +98,7 @@ def _columns(table: LakeTable, schema: str | None) -> "StructType":
         return from_arrow_schema(table.schema().remove_metadata())
     if schema is None:
         raise LakeRefused(
-            f"There is no table at {table.root!r} yet: a source of it needs a schema until there"
-            " is one."
+            f"There is no table at {table.root!r} yet: until it exists, its source needs a schema."
         )
     columns = StructType.fromDDL(schema)
     assert isinstance(columns, StructType)

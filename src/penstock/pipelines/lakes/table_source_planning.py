@@ -80,9 +80,9 @@ class TablePlanner:
         reached = start.reached
         if start.version is not None and self.latest < reached:
             raise LakeRefused(
-                f"The table {self._table.root!r} has come to commit {self.latest}, but commit"
-                f" {reached} was read already: it was made anew since, so that the flow has to"
-                " begin anew too."
+                f"The last commit of the table {self._table.root!r} is {self.latest}, but the flow"
+                f" has read up to commit {reached}: the table was created again, so the flow must"
+                " start from the beginning too."
             )
         end = max(reached, self.latest)
         commits_max = self._options.commits_per_trigger_max
@@ -144,7 +144,7 @@ def shared_out(files: Sequence[TableFile], tasks_wanted: int) -> list[list[Table
 def file_gone(path: str, root: str) -> LakeRefused:
     return LakeRefused(
         f"The file {path!r} of the table {root!r} is gone: it was removed after it became part of"
-        " the table, so that its rows can't be read any more."
+        " the table, so its rows can no longer be read."
     )
 
 

@@ -61,7 +61,7 @@ def _column(
         # A cast would round numbers without a word.
         raise LakeRefused(
             f"The column {field.name!r} of the table {root!r} has been widened from {field.type} to"
-            f" {column.type} while it was read: start the flow again to read it as that."
+            f" {column.type} while it was read: restart the flow to read the new type."
         )
     return column.cast(field.type)
 

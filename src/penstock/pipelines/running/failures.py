@@ -212,7 +212,7 @@ def worker_sentence(text: str) -> str | None:
     if missing := MISSING_MODULE.search(text):
         package = missing["module"].partition(".")[0]
         return (
-            f"The worker {task['host']} lacks the Python package {package}: "
+            f"The worker {task['host']} does not have the Python package {package}: "
             f"pip install 'penstock-mq[spark-worker]' there."
         )
     if program := MISSING_PYTHON.search(text):

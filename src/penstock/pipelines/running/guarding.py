@@ -88,7 +88,7 @@ def _begin(
     if not folder.reset.exists() and in_sink - known:
         raise RunRefused(
             f"The checkpoint {folder.checkpoint} is lost: {flow.sink} holds rows that the flow "
-            f"{flow.flow} has written, and it would write them again; bring the folder back, or "
+            f"{flow.flow} has written, and it would write them again; restore the folder, or "
             f"{how}"
         )
     return replace(flow, earlier=tuple(sorted(in_sink)))
@@ -114,19 +114,19 @@ def _check_checkpoint(folder: FlowFolder, found: FlowRecord, query: str | None, 
     if query is None:
         raise RunRefused(
             f"The checkpoint {folder.checkpoint} is lost: without it the flow {found.flow} would "
-            f"read everything again; bring the folder back, or {how}"
+            f"read everything again; restore the folder, or {how}"
         )
     if found.query is not None and query != found.query:
         raise RunRefused(
-            f"The checkpoint {folder.checkpoint} is another query's ({query}) than the one of the "
-            f"flow {found.flow} ({found.query}): bring its own back, or {how}"
+            f"The checkpoint {folder.checkpoint} belongs to another query ({query}), not to the "
+            f"one of the flow {found.flow} ({found.query}): restore the right one, or {how}"
         )
     last = ProgressLog(folder.progress).last()
     planned = last_planned(folder.checkpoint)
     if last and last[0].query == query and (planned is None or planned < last[0].batch):
         raise RunRefused(
             f"The checkpoint {folder.checkpoint} is older than the flow {found.flow}, which had "
-            f"come to batch {last[0].batch}: bring a newer one back, or {how}"
+            f"reached batch {last[0].batch}: restore a newer one, or {how}"
         )
 
 
@@ -140,7 +140,7 @@ def _check_fit(folder: FlowFolder, found: FlowRecord, flow: FlowRecord, how: str
     else:
         return
     raise RunRefused(
-        f"The flow {flow.flow} has changed, so that the checkpoint {folder.checkpoint} no longer "
+        f"The flow {flow.flow} has changed, so the checkpoint {folder.checkpoint} no longer "
         f"fits: {change}; undo the change, or {how}"
     )
 
@@ -150,7 +150,7 @@ def _list(parts: Sequence[str]) -> str:
 
 
 def _how_to_reset(file: str, flow: str) -> str:
-    return f"`penstock pipeline reset {file} --flow {flow}` starts it anew."
+    return f"`penstock pipeline reset {file} --flow {flow}` makes it start from the beginning."
 
 
 def _has_content(folder: Path) -> bool:

@@ -124,7 +124,7 @@ class BatchFunction:
         # A crash leaves at most one batch that was planned and written, but not noted. A batch that
         # was planned only now and is in the sink already means other rows than these.
         return (
-            f"The sink of {epoch.flow} holds batch {epoch.batch} of this query already, while the "
-            f"checkpoint {self._checkpoint} had not come to it: the checkpoint is older than what "
-            f"was written, so the flow has to be reset."
+            f"The sink of {epoch.flow} already holds batch {epoch.batch} of this query, but the "
+            f"checkpoint {self._checkpoint} had not reached it: the checkpoint is older than what "
+            f"was written, so the flow must be reset."
         )

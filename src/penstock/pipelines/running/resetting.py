@@ -60,7 +60,7 @@ def _refuse_shared_tables(pipeline: Pipeline, flows: Sequence[str]) -> None:
         for table in tables_of(pipeline, [name]):
             if table in tables_of(pipeline, flows):
                 raise RunRefused(
-                    f"The table {table} holds rows of the flow {name} too, which would be lost:"
+                    f"The table {table} also holds rows of the flow {name}, which would be lost:"
                     f" reset that flow as well, or leave out --tables."
                 )
 

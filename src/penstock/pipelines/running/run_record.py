@@ -190,4 +190,4 @@ def _try_lock(descriptor: int, kind: int) -> bool:
 def _who_runs(storage: Storage) -> str:
     run = last_run(storage)
     who = "another process" if run is None else f"process {run.pid} on {run.host}"
-    return f"The storage {storage.path} is in use by {who}: `penstock pipeline stop` ends a run."
+    return f"The storage {storage.path} is in use by {who}: `penstock pipeline stop` stops a run."

@@ -91,7 +91,7 @@ def claim(storage: Storage, pipeline: str) -> str:
     if found["pipeline"] != pipeline:
         raise RunRefused(
             f"The storage {storage.path} belongs to the pipeline {found['pipeline']}, so the "
-            f"pipeline {pipeline} can't use it: give it a `storage:` of its own."
+            f"pipeline {pipeline} can't use it: give it its own `storage:`."
         )
     return str(found["id"])
 
@@ -103,9 +103,9 @@ def read_json(path: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except ValueError:
-        raise RunRefused(f"The file {path} is damaged: it is no JSON.") from None
+        raise RunRefused(f"The file {path} is damaged: it is not JSON.") from None
     if not isinstance(content, dict):
-        raise RunRefused(f"The file {path} is damaged: it holds no JSON object.")
+        raise RunRefused(f"The file {path} is damaged: it does not hold a JSON object.")
     return content
 
 

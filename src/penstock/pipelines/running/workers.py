@@ -34,13 +34,13 @@ def refuse(reports: Iterable[Report], version: str) -> None:
     for host, python, found in reports:
         if found is None:
             raise RunRefused(
-                f"The worker {host} lacks the Python package penstock: pip install "
+                f"The worker {host} does not have the Python package penstock: pip install "
                 f"'penstock-mq[spark-worker]=={version}' there for {python}."
             )
         if found != version:
             raise RunRefused(
-                f"The worker {host} has penstock {found}, and this is {version}: pip install "
-                f"'penstock-mq[spark-worker]=={version}' there for {python}."
+                f"The worker {host} has penstock {found}, but the driver has {version}: pip "
+                f"install 'penstock-mq[spark-worker]=={version}' there for {python}."
             )
 
 
@@ -66,8 +66,8 @@ def _ask(spark: "SparkSession", timeout_s: float) -> list[Report]:
     if asking.is_alive():
         context.cancelJobGroup(JOB)
         raise RunRefused(
-            f"No worker of {context.master} has run a task within {timeout_s:g} s: it has none, or "
-            f"none with cores and memory to spare."
+            f"No worker of {context.master} has run a task within {timeout_s:g} s: there is no "
+            f"worker, or none has free cores and memory."
         )
     if failures:
         raise RunRefused(sentence_of(failures[0])) from failures[0]

@@ -19,7 +19,7 @@ def print_at_once(text: str) -> None:
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        raise SinkRefused("Whoever read the rows on the console has gone.") from None
+        raise SinkRefused("The reader of the console's rows has gone.") from None
 
 
 class ConsoleWriter:
@@ -31,7 +31,7 @@ class ConsoleWriter:
 
     def prepare(self, schema: "StructType") -> None:
         if self._rows < 1:
-            raise SinkRefused(f"The console shows at least one row, not {self._rows}.")
+            raise SinkRefused(f"The console must show at least one row, not {self._rows}.")
 
     def write(self, frame: "DataFrame", epoch: Epoch) -> Written:
         observed, count = counting(frame)

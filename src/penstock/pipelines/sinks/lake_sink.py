@@ -143,8 +143,8 @@ class LakeWriter:
                 size = None
             if size != file.size:
                 raise LakeRefused(
-                    f"The file {path!r} that a task wrote is not there for the driver:"
-                    " the table's folder must be shared by all machines under one path."
+                    f"The driver does not see the file {path!r}, which a task wrote:"
+                    " all machines must share the table's folder under one path."
                 )
 
     def _remove_failed_attempts(self, epoch: Epoch) -> None:

@@ -95,7 +95,7 @@ def record_shape(given: StructType, *, key: str | None, has_topic: bool) -> Reco
     in_json = tuple(name for name in names if name not in outside)
     if not in_json:
         raise SinkRefused(
-            f"The rows have nothing that could be a record's value: their columns are"
+            f"The rows have no column that could be a record's value: their columns are"
             f" {_listed(names)}."
         )
     return RecordShape(

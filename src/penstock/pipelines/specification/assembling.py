@@ -82,8 +82,10 @@ def name_problems(name: str, place: Place) -> list[Problem]:
     """What is wrong with the name of a pipeline, which is also the name of a folder."""
     if _NAME.fullmatch(name):
         return []
-    said = "begins with a letter and holds lower-case letters, digits, underscores and hyphens"
-    return [Problem(place, f'The name of a pipeline {said}, unlike "{name}".')]
+    said = (
+        "must start with a letter and hold only lower-case letters, digits, underscores and hyphens"
+    )
+    return [Problem(place, f'The name of a pipeline {said}, not "{name}".')]
 
 
 def in_file_order(problems: Iterable[Problem], file: str) -> list[Problem]:

@@ -70,6 +70,6 @@ def _value(node: Node, context: Context) -> object:
         try:
             return base64.b64decode("".join(scalar.text.split()), validate=True)
         except binascii.Error:
-            context.problem(scalar.place, f"{shown(scalar)} is no Base64.")
+            context.problem(scalar.place, f"{shown(scalar)} is not Base64.")
             return b""
     return plain_value(scalar.text) if scalar.is_plain else scalar.text

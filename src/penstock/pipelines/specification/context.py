@@ -64,7 +64,7 @@ class Context:
             return "${"
         place = scalar.place_at(found.start())
         if not found[2]:
-            self.problem(place, f"The parameter {found[0]!r} lacks its closing brace.")
+            self.problem(place, f"The parameter {found[0]!r} has no closing brace.")
         elif name not in self.values:
             hint = nearest_or_known(name, self.values)
             self.problem(place, f"There is no parameter {name or '${}'}{hint}.")

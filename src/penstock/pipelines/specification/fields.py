@@ -133,14 +133,14 @@ class Fields:
         if node is None:
             return []
         if isinstance(node, Entries):
-            self._wrong(name, node, "a list of texts")
+            self._wrong(name, node, "a list of strings")
             return []
         found = []
         for item in node.items if isinstance(node, Items) else (node,):
             if isinstance(item, Scalar) and not item.is_null:
                 found.append(self._context.filled(item))
             else:
-                said = f"The key {name} in {self._owner} must be a list of texts"
+                said = f"The key {name} in {self._owner} must be a list of strings"
                 self._context.problem(item.place, f"{said}, but holds {shown(item)}.")
         return found
 
@@ -153,7 +153,7 @@ class Fields:
             if isinstance(node, Scalar) and not node.is_null:
                 yield key, self._context.filled(node)
             else:
-                said = f"The value of {key.text} in {self._owner} must be a text or a number."
+                said = f"The value of {key.text} in {self._owner} must be text or a number."
                 self._context.problem(node.place, said)
 
     def entries(self, name: str) -> tuple[tuple[Scalar, Node], ...]:

@@ -36,7 +36,9 @@ def read_reference(scalar: Scalar, context: Context) -> FunctionReference | None
     file, colon, name = scalar.text.strip().rpartition(":")
     if not colon or not file.endswith(".py") or not name.isidentifier():
         if not context.lacks_value(scalar):
-            said = f"A function is named as in anomalies.py:find_anomalies, not as {shown(scalar)}."
+            said = (
+                f"A function is named like anomalies.py:find_anomalies, not like {shown(scalar)}."
+            )
             context.problem(scalar.place, said)
         return None
     path = context.path(file)
@@ -54,7 +56,7 @@ def signature_of(file: str, name: str, place: Place) -> FunctionSignature:
     functions = _functions(file, place)
     if name not in functions:
         hint = nearest_or_known(name, functions)
-        said = f"The file {Path(file).name} defines no function {name}{hint}."
+        said = f"The file {Path(file).name} does not define a function {name}{hint}."
         raise SpecificationRefused.at(place, said)
     function = functions[name]
     at = Place(file, function.lineno, function.col_offset + 1)
@@ -70,7 +72,7 @@ def _functions(file: str, place: Place) -> dict[str, ast.FunctionDef | ast.Async
         module = ast.parse(Path(file).read_bytes(), file)
     except SyntaxError as error:
         at = Place(file, error.lineno, error.offset)
-        raise SpecificationRefused.at(at, f"This is no Python: {error.msg}.") from None
+        raise SpecificationRefused.at(at, f"This is not valid Python: {error.msg}.") from None
     except (OSError, ValueError) as error:
         said = f"The file {Path(file).name} can't be read: {error}."
         raise SpecificationRefused.at(place, said) from None

@@ -38,7 +38,7 @@ def read_parameters(entries: tuple[tuple[Scalar, Node], ...], context: Context) 
 
 def check_name(name: str, place: Place, problems: list[Problem]) -> None:
     if not _NAME.fullmatch(name):
-        said = "must begin with a letter and hold only letters, digits and underscores"
+        said = "must start with a letter and hold only letters, digits and underscores"
         problems.append(Problem(place, f'The name of the parameter "{name}" {said}.'))
 
 

@@ -80,11 +80,11 @@ def _name_problems(declared: Declared) -> Iterator[Problem]:
     for kind, dataset in [*kinds, *(("step", one) for one in declared.steps)]:
         name = dataset.name
         if not _DATASET.fullmatch(name):
-            said = "must begin with a letter and hold only letters, digits and underscores"
+            said = "must start with a letter and hold only letters, digits and underscores"
             yield Problem(dataset.place, f'The name of the {kind} "{name}" {said}.')
         if name.lower() in seen:
-            said = f"The name {name} is given twice: there is a {seen[name.lower()]}"
-            yield Problem(dataset.place, f"{said} of that name already.")
+            said = f"The name {name} is given twice: there is already a {seen[name.lower()]}"
+            yield Problem(dataset.place, f"{said} of that name.")
         elif name.lower() in sides:
             owner = sides[name.lower()]
             said = f"The name {name} belongs to the rows that {owner} sorts out"
@@ -97,7 +97,7 @@ def _name_problems(declared: Declared) -> Iterator[Problem]:
             yield Problem(flow.place, f'The name of the flow "{flow.name}" {said}.')
         # Each has a folder, and some file systems take names in any case.
         if flow.name.lower() in flows:
-            yield Problem(flow.place, f"There is a flow {flow.name} already.")
+            yield Problem(flow.place, f"There is already a flow {flow.name}.")
         flows.add(flow.name.lower())
 
 
@@ -180,7 +180,9 @@ def _still_flows(declared: Declared) -> Iterator[Problem]:
         start = sides.get(flow.input, flow.input)
         reached = upstream_of(start, needs)
         if known.issuperset(reached) and moving.isdisjoint(reached):
-            said = f"The flow {flow.name} reads no stream: {_sources_text(reached, declared)}"
+            said = (
+                f"The flow {flow.name} does not read a stream: {_sources_text(reached, declared)}"
+            )
             yield Problem(flow.place, f"{said} never changes while a pipeline runs.")
 
 

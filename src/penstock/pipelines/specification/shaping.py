@@ -81,7 +81,9 @@ def _schema(
         return None
     if found is None:
         if not fields.has("schema"):
-            said = f"The key schema is missing in {owner}: {value_format} is read by a schema."
+            said = (
+                f"The key schema is missing in {owner}: the format {value_format} needs a schema."
+            )
             context.problem(fields.place, said)
         return None
     if value_format is ValueFormat.JSON or found.text.lstrip()[:1] in ("{", "[", '"'):
@@ -160,7 +162,7 @@ def read_rules(
     found = []
     for key, node in entries:
         if not key.text.isidentifier():
-            said = "must begin with a letter and hold only letters, digits and underscores"
+            said = "must start with a letter and hold only letters, digits and underscores"
             context.problem(key.place, f'The name of the rule "{key.text}" {said}.')
         if isinstance(node, Scalar) and not node.is_null:
             condition = context.filled(node)

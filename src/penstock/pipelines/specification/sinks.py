@@ -56,7 +56,7 @@ def read_sink(node: Node, context: Context, *, owner: str = "the flow") -> Sink 
     kind = kind_of(entries, KEYS, context, either="A flow goes to")
     if kind is None:
         if len(context.problems) == before:
-            said = f"The key {owner} does not say where it goes: give {listed(tuple(KEYS))}."
+            said = f"The key {owner} does not say where the rows go: give {listed(tuple(KEYS))}."
             context.problem(node.place, said)
         return None
     fields = Fields(entries, context, owner=owner, known=KEYS[kind])

@@ -77,9 +77,9 @@ def _parsed(sql: str) -> Any:
     if not queries:
         raise SqlNotRead("There is no query.")
     if len(queries) > 1:
-        raise SqlNotRead("There is more than one statement where one query is wanted.")
+        raise SqlNotRead("There is more than one statement; give one query.")
     if not isinstance(queries[0], exp.Query):
-        raise SqlNotRead("This is no query that begins with SELECT, FROM or WITH.")
+        raise SqlNotRead("This is not a query: it must start with SELECT, FROM or WITH.")
     return queries[0]
 
 

@@ -102,7 +102,7 @@ def _inputs_of_sql(
         return ()
     except SqlNotRead as refusal:
         said = f"{str(refusal).removesuffix('.')} in the step {name}"
-        hint = "if Spark does take it, name the datasets it reads as in inputs: [readings]"
+        hint = "if Spark accepts it, name the datasets that it reads, as in inputs: [readings]"
         context.problem(sql.place_at(refusal.position), f"{said}; {hint}.")
         return ()
     places.update({(name, table.name): sql.place_at(table.position) for table in tables})

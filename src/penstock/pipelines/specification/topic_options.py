@@ -29,7 +29,7 @@ def read_topic_options(
     for name, value in fields.scalar_pairs("options"):
         if name.text.lower() in taken:
             key = taken[name.text.lower()]
-            said = f"The option {name.text} is given by the key {key} already."
+            said = f"The option {name.text} is already given by the key {key}."
             context.problem(name.place, said)
             continue
         # A default gives way, in whatever case the option is written.

@@ -114,7 +114,7 @@ def _text(path: Path) -> str:
             raise SpecificationRefused.at(file, "The file is too large for a specification.")
         return path.read_text("utf-8")
     except UnicodeDecodeError:
-        raise SpecificationRefused.at(file, "The file is no text in UTF-8.") from None
+        raise SpecificationRefused.at(file, "The file is not text in UTF-8.") from None
     except OSError as error:
         said = (error.strerror or str(error)).lower()
         raise SpecificationRefused.at(file, f"The file can't be read: {said}.") from None

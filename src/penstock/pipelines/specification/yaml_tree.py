@@ -31,7 +31,7 @@ def read_tree(text: str, file: str) -> tuple[Node | None, list[Problem]]:
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         place = Place(file, before.count("\n") + 1, error.position - before.rfind("\n"))
-        sentence = f"The character {text[error.position]!r} can't stand in YAML."
+        sentence = f"The character {text[error.position]!r} is not allowed in YAML."
         raise SpecificationRefused.at(place, sentence) from None
     except RecursionError:
         raise SpecificationRefused.at(Place(file), "The file is nested too deeply.") from None
@@ -48,7 +48,7 @@ def _root(text: str) -> yaml.Node | None:
 def _syntax_problem(error: yaml.MarkedYAMLError, file: str, text: str) -> tuple[Place, str]:
     mark = error.problem_mark or error.context_mark
     parts = [part for part in (error.context, error.problem) if part]
-    said = f"This is no YAML: {', '.join(parts)}."
+    said = f"This is not valid YAML: {', '.join(parts)}."
     if mark is None:
         return Place(file), said
     lines = _LINE_BREAK.split(text)
@@ -71,7 +71,7 @@ class _Maker:
         if id(node) in self.made:
             return self.made[id(node)]
         if id(node) in self.open:
-            self._problem(self._place(node), "This holds itself.")
+            self._problem(self._place(node), "This contains itself.")
             return Items(items=(), place=self._place(node))
         self.open.add(id(node))
         made = self._made(node)
@@ -152,7 +152,7 @@ class _Maker:
             key = self.node(key_node)
             value = self.node(value_node)
             if not isinstance(key, Scalar):
-                self._problem(key.place, "A key must be a text.")
+                self._problem(key.place, "A key must be text.")
             elif key.text == _MERGE and key.is_plain:
                 merged.update(self._merged(value))
             elif key.text in own:

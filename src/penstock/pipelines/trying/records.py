@@ -45,7 +45,7 @@ def headers_of(given: Any) -> list[dict[str, Any]]:
         return [{"key": str(key), "value": _header_bytes(value)} for key, value in given.items()]
     is_list = isinstance(given, Sequence) and not isinstance(given, str | bytes)
     if not is_list or any(not isinstance(one, Mapping) or "key" not in one for one in given):
-        raise NotOfType(f"Headers are a mapping or a list of {{key, value}}, and not {given!r}.")
+        raise NotOfType(f"Headers must be a mapping or a list of {{key, value}}, not {given!r}.")
     return [{"key": one["key"], "value": _header_bytes(one.get("value"))} for one in given]
 
 

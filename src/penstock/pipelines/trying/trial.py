@@ -120,7 +120,7 @@ def _typed_rows(case: Case, dataset: str, schema: spark.StructType) -> list[dict
         try:
             expected.append(typed_row(row, schema))
         except NotOfType as problem:
-            where = f"The test {case.name!r} expects of {dataset}, row {number}"
+            where = f"The test {case.name!r} expects in {dataset}, row {number}"
             raise SpecificationRefused.at(case.place, f"{where}: {problem}") from None
     return expected
 

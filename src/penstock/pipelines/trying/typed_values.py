@@ -52,7 +52,7 @@ def typed(value: Any, kind: spark.DataType) -> Any:
         return _integer(value, kind)
     convert = CONVERSIONS.get(type(kind))
     if convert is None:
-        raise NotOfType(f"Values of the type {kind.simpleString()} can't be written in a test.")
+        raise NotOfType(f"Values of the type {kind.simpleString()} can't be given in a test.")
     return convert(value, kind)
 
 
@@ -128,7 +128,7 @@ def _string(value: Any, kind: spark.DataType) -> str:
     if isinstance(value, str):
         return value
     # YAML reads an unquoted 12 as a number and an unquoted 2026-01-01 as a date.
-    raise NotOfType(f"{value!r} is no STRING; put it in quotes.")
+    raise NotOfType(f"{value!r} is not a STRING; put it in quotes.")
 
 
 def binary(value: Any, kind: spark.DataType | None = None) -> bytes:
@@ -187,12 +187,12 @@ def _duration(value: Any, kind: spark.DataType) -> timedelta:
     if isinstance(value, timedelta):
         return value
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise NotOfType(f"{value!r} is no number of seconds.")
+        raise NotOfType(f"{value!r} is not a number of seconds.")
     return timedelta(seconds=value)
 
 
 def _refused(value: Any, kind: spark.DataType) -> NotOfType:
-    return NotOfType(f"{value!r} is no {kind.simpleString().upper()}.")
+    return NotOfType(f"{value!r} is not of type {kind.simpleString().upper()}.")
 
 
 CONVERSIONS: dict[type[spark.DataType], Callable[[Any, spark.DataType], Any]] = {

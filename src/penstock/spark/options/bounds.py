@@ -102,7 +102,8 @@ def _read_offsets(given: Given, name: str, default: Bound) -> Bound:
 def check_batch_start(start: Bound) -> None:
     if isinstance(start, Latest):
         raise OptionError(
-            "The option startingOffsets can't be latest in a batch query: nothing lies after it."
+            "The option startingOffsets can't be latest in a batch query: there is nothing after"
+            " it."
         )
     if isinstance(start, AtOffsets):
         for partition, offset in start.offsets.items():
@@ -116,7 +117,8 @@ def check_batch_start(start: Bound) -> None:
 def check_batch_end(end: Bound) -> None:
     if isinstance(end, Earliest):
         raise OptionError(
-            "The option endingOffsets can't be earliest in a batch query: nothing lies before it."
+            "The option endingOffsets can't be earliest in a batch query: there is nothing before"
+            " it."
         )
     if isinstance(end, AtOffsets):
         for partition, offset in end.offsets.items():

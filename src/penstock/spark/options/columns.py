@@ -22,7 +22,7 @@ def read_columns(given: Given) -> tuple[str, ...]:
 def _named(text: str) -> tuple[str, ...]:
     columns = tuple(_column(name.strip()) for name in text.split(",") if name.strip())
     if not columns:
-        raise OptionError("The option columns names no column.")
+        raise OptionError("The option columns does not name a column.")
     for column in columns:
         if columns.count(column) > 1:
             raise OptionError(f"The option columns names {column} twice.")
@@ -34,4 +34,4 @@ def _column(name: str) -> str:
         if column.lower() == name.lower():
             return column
     hint = nearest_hint(nearest(name, COLUMNS))
-    raise OptionError(f"The option columns names {name}, which is no column{hint}.")
+    raise OptionError(f"The option columns names {name}, which is not a column{hint}.")

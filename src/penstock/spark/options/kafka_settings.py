@@ -112,7 +112,7 @@ def check_kafka_settings(given: Given, use: Use) -> list[str]:
         if name not in JAVA_NAMES:
             close = nearest(name, JAVA_NAMES)
             hint = nearest_hint(close and PREFIX + close)
-            raise OptionError(f"{PREFIX}{name} is no setting of the Kafka client{hint}.")
+            raise OptionError(f"{PREFIX}{name} is not a setting of the Kafka client{hint}.")
         without_effect.append(name)
     return without_effect
 
@@ -128,7 +128,7 @@ def _check_security(name: str, given: Given) -> None:
     if name == _PROTOCOL and (given.text(PREFIX + name) or "").upper() == "PLAINTEXT":
         return
     raise OptionError(
-        f"The setting {PREFIX}{name} asks for security that can't be given: "
+        f"The setting {PREFIX}{name} asks for security that is not supported: "
         "only connections in plain text are supported."
     )
 

@@ -59,7 +59,7 @@ def read_selection(given: Given) -> Selection:
 def _topics(text: str) -> Topics:
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not names:
-        raise OptionError(f"The option subscribe names no topic: it is {shown(text)}.")
+        raise OptionError(f"The option subscribe does not name a topic: it is {shown(text)}.")
     return Topics(names)
 
 
@@ -70,7 +70,7 @@ def _pattern(text: str) -> Pattern:
         re.compile(text)
     except (re.error, RecursionError) as error:
         raise OptionError(
-            f"The option subscribePattern is no regular expression: {error} in {shown(text)}."
+            f"The option subscribePattern is not a regular expression: {error} in {shown(text)}."
         ) from None
     return Pattern(text)
 
@@ -78,5 +78,5 @@ def _pattern(text: str) -> Pattern:
 def _assigned(text: str) -> Assigned:
     partitions = partitions_by_topic("assign", text)
     if not partitions:
-        raise OptionError(f"The option assign names no partition: it is {shown(text)}.")
+        raise OptionError(f"The option assign does not name a partition: it is {shown(text)}.")
     return Assigned(partitions)

@@ -119,7 +119,7 @@ def _check_named(bound: Bound, partitions: frozenset[TopicPartition], side: Side
     hint = "" if by_timestamp else ", with -1 for the latest offset or -2 for the earliest"
     missing, unknown = partitions - named, named - partitions
     wrong = [f"leaves out {partition_list(missing)}"] if missing else []
-    wrong += [f"names {partition_list(unknown)} besides"] if unknown else []
+    wrong += [f"also names {partition_list(unknown)}"] if unknown else []
     raise PlanError(
         f"The option {option} must name exactly the partitions that are read{hint}; "
         f"it {' and '.join(wrong)}."

@@ -45,4 +45,6 @@ def _is_offset(value: object) -> bool:
 
 
 def _no_offsets(json: Mapping[str, Any]) -> PlanError:
-    return PlanError(f"The checkpoint holds no offsets of the form {_FORM}, but {dict(json)}.")
+    return PlanError(
+        f"The checkpoint must hold offsets in the form {_FORM}, but holds {dict(json)}."
+    )

@@ -37,7 +37,7 @@ def _reachable(
     for partition, end in ends.items():
         if end > latest[partition]:
             report_loss(
-                f"The query shall end at offset {end} of partition {partition.partition} of topic"
+                f"The query must end at offset {end} of partition {partition.partition} of topic"
                 f" {partition.topic}, which ends at offset {latest[partition]}",
                 fail=fail,
             )

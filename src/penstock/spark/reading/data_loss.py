@@ -15,4 +15,4 @@ def report_loss(what: str, *, fail: bool) -> None:
     """`what` is a sentence without its full stop that says which records are missing."""
     if fail:
         raise DataLost(f"{what}; with the option failOnDataLoss=false the query would continue.")
-    logger.warning("%s; the query goes on, as the option failOnDataLoss=false says.", what)
+    logger.warning("%s; the query continues, because the option failOnDataLoss is false.", what)

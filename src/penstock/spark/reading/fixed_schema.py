@@ -11,8 +11,8 @@ from penstock.spark.options.errors import OptionError
 def check_schema(schema: StructType, columns: Sequence[str]) -> None:
     if _shape(schema) != _wanted(columns):
         raise OptionError(
-            "The schema of a topic is fixed and can't be set: choose columns by the option columns"
-            " and decode values by penstock.spark.decode; the columns here are"
+            "The schema of a topic is fixed and can't be set: choose columns with the option"
+            " columns and decode values with penstock.spark.decode; the columns here are"
             f" {spark_schema(columns)}."
         )
 

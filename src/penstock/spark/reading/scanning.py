@@ -60,7 +60,7 @@ def _scan_from(
     except UnknownTopic:
         if options.fail_on_data_loss:
             raise
-        logger.warning("%s is gone; the query goes on without it.", wanted.place)
+        logger.warning("%s is gone; the query continues without it.", wanted.place)
         lost(decoder.next_offset, wanted.stop)
     yield from decoder.finish()
     return next_position
@@ -70,7 +70,8 @@ def _after_loss(lost: OffsetOutOfRange, wanted: TopicRange, *, fail: bool) -> in
     if lost.log_end < lost.offset:
         report_loss(
             f"Partition {wanted.partition} of topic {wanted.topic} ends at offset {lost.log_end},"
-            f" before offset {lost.offset} that the query wants: was the topic made anew",
+            f" before offset {lost.offset} that the query wants: was the topic deleted and created"
+            " again",
             fail=fail,
         )
         return None

@@ -133,9 +133,9 @@ class StreamPlanner:
         anew = {p for p in ends.keys() & position.keys() if position[p] > ends[p]}
         for partition in sorted(anew):
             self._report(
-                f"{_named(partition)} ends at offset {ends[partition]}, but the query has come to"
-                f" offset {position[partition]} already: the topic was made anew, or the start was"
-                " set behind its end"
+                f"{_named(partition)} ends at offset {ends[partition]}, but the query has already"
+                f" reached offset {position[partition]}: the topic was created again, or the start"
+                " was set after its end"
             )
         earliest = self._earliest(new | anew) if new or anew else {}
         for partition in sorted(new):
@@ -157,7 +157,7 @@ class StreamPlanner:
     def _check_new(self, partition: TopicPartition, earliest: int) -> None:
         if earliest > 0:
             self._report(
-                f"{_named(partition)} is new and begins at offset {earliest}: the records before it"
+                f"{_named(partition)} is new and starts at offset {earliest}: the records before it"
                 " were deleted before they were read"
             )
 
@@ -173,7 +173,7 @@ def _start_of_first(end: StreamOffset) -> Offsets:
     if end.first_start is None:
         raise FirstBatchUnknown(
             "The first micro-batch of this checkpoint was not finished and must be read again, but"
-            " the checkpoint does not say where it began: start the query on a new checkpoint, with"
-            " startingOffsets that say where to begin."
+            " the checkpoint does not say where it started: start the query on a new checkpoint,"
+            " with startingOffsets that say where to start."
         )
     return end.first_start

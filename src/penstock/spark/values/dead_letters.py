@@ -83,14 +83,14 @@ def write_dead_letters(
     if not df.isStreaming:
         if checkpoint is not None or trigger is not None or query_name is not None:
             raise DecodeRefused(
-                "checkpoint, trigger and query_name are for streams, and this DataFrame is none."
+                "checkpoint, trigger and query_name are for streams, and this DataFrame is not one."
             )
         records.write.format(SOURCE_FORMAT).mode("append").options(**settings).save()
         return None
     if checkpoint is not None:
         settings["checkpointLocation"] = checkpoint
     elif not df.sparkSession.conf.get(CHECKPOINT_SETTING, ""):
-        raise DecodeRefused("A stream of dead letters needs checkpoint=, a folder of its own.")
+        raise DecodeRefused("A stream of dead letters needs checkpoint=, its own folder.")
     writer = records.writeStream.format(SOURCE_FORMAT).options(**settings)
     if query_name is not None:
         writer = writer.queryName(query_name)
@@ -106,7 +106,7 @@ def _headers(df: DataFrame, error: str) -> Column:
         return added
     found, wanted = df.schema["headers"].dataType.simpleString(), HEADERS.simpleString()
     if found != wanted:
-        raise DecodeRefused(f"The column 'headers' is {found}, and not {wanted}.")
+        raise DecodeRefused(f"The column 'headers' is {found}, not {wanted}.")
     none = sf.array().cast(HEADERS)
     return sf.concat(sf.coalesce(sf.col("headers"), none), added)
 
@@ -131,7 +131,7 @@ def _require(df: DataFrame, column: str, kinds: tuple[type[spark.DataType], ...]
     found = df.schema[column].dataType
     if not isinstance(found, kinds):
         wanted = " or ".join(kind().simpleString() for kind in kinds)
-        raise DecodeRefused(f"The column {column!r} is {found.simpleString()}, and not {wanted}.")
+        raise DecodeRefused(f"The column {column!r} is {found.simpleString()}, not {wanted}.")
 
 
 def _named(topic: str) -> str:

@@ -30,7 +30,9 @@ def log_abort(messages: Iterable[WriterCommitMessage | None]) -> None:
     """Writing is at least once, so what finished tasks wrote stays; the user should know of it."""
     records = sum(receipt.records for receipt in _receipts(messages))
     if records:
-        _log.warning("The write failed, but %d of its records are in their topics.", records)
+        _log.warning(
+            "The write failed, but %d of its records were written to their topics.", records
+        )
 
 
 def _receipts(messages: Iterable[WriterCommitMessage | None]) -> list[Receipt]:

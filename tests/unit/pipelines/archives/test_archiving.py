@@ -48,10 +48,10 @@ def test_an_archive_is_described_when_it_begins(tmp_path: Path) -> None:
     ("changed", "given", "words"),
     [
         ({"name": "other"}, {}, "is that of topic readings, not of topic other"),
-        ({"topic_id": "id-2"}, {}, "was made anew since the archive"),
-        ({}, {"format": LakeFormat.ICEBERG}, "was begun with another format \\(parquet\\)"),
-        ({}, {"is_by_date": True}, "was begun with another choice of --by-date"),
-        ({}, {"options": {"catalog": "c"}}, "was begun with other options"),
+        ({"topic_id": "id-2"}, {}, "was deleted and created again"),
+        ({}, {"format": LakeFormat.ICEBERG}, "was started with another format \\(parquet\\)"),
+        ({}, {"is_by_date": True}, "was started with another choice of --by-date"),
+        ({}, {"options": {"catalog": "c"}}, "was started with other options"),
     ],
 )
 def test_what_does_not_fit_an_archive_is_refused(

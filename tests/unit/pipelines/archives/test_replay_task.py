@@ -126,7 +126,9 @@ def test_a_record_of_somebody_else_is_noticed_by_the_next_attempt(
     foreign = dataclasses.replace(replay, stretch=stretch(other.root), base=topic.end)
     run(foreign, topic)
     end = topic.end
-    with pytest.raises(ArchiveRefused, match="Somebody else has written to partition 0 of topic"):
+    with pytest.raises(
+        ArchiveRefused, match="Another producer has written to partition 0 of topic"
+    ):
         run(replay, topic)
     assert topic.end == end
 
@@ -141,11 +143,11 @@ def test_a_record_of_somebody_else_is_noticed_while_writing(
 
     monkeypatch.setattr(replay_task, "_CHECK_BYTES", 1)
     topic = BusyTopic(base=10)
-    with pytest.raises(ArchiveRefused, match="Somebody else"):
+    with pytest.raises(ArchiveRefused, match="Another producer"):
         run(replay, topic)
     assert len(topic.batches) == 1
 
 
 def test_a_target_that_was_made_anew_is_refused(replay: PartitionReplay) -> None:
-    with pytest.raises(ArchiveRefused, match="was the topic made anew"):
+    with pytest.raises(ArchiveRefused, match="was the topic deleted and created again"):
         run(replay, MemoryTopic(base=3))

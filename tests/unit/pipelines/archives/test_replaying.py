@@ -91,7 +91,7 @@ def test_what_is_shown_of_a_replay_stays_while_brokers_are_away(root: Path) -> N
 def test_a_finished_replay_is_done_again_only_if_that_is_asked_for(root: Path) -> None:
     first = replaying(root)
     finish(root, first.note)
-    with pytest.raises(ArchiveRefused, match="already; with --again all records would be there"):
+    with pytest.raises(ArchiveRefused, match="target; with --again all records would be there"):
         replaying(root)
     again = replaying(root, end=40, is_again=True)
     assert not again.is_resumed
@@ -141,7 +141,7 @@ def test_a_note_from_before_words_were_kept_is_known_again(root: Path) -> None:
 def test_a_damaged_note_is_named(root: Path) -> None:
     note = replaying(root).note
     (root / "_replays" / f"{note.replay}.json").write_text("{}")
-    with pytest.raises(ArchiveRefused, match="it describes no replay"):
+    with pytest.raises(ArchiveRefused, match="it does not describe a replay"):
         replaying(root)
 
 

@@ -135,9 +135,9 @@ def test_an_epoch_that_is_being_written_is_no_finding(tmp_path: Path) -> None:
 def test_a_damaged_ledger_is_named(tmp_path: Path) -> None:
     TestArchive(tmp_path).filled()
     Ledger(tmp_path).path(1).write_text('{"batch": 1')
-    assert any("is damaged: it is no JSON" in finding for finding in findings(tmp_path))
+    assert any("is damaged: it is not JSON" in finding for finding in findings(tmp_path))
     Ledger(tmp_path).path(1).write_text('{"batch": 1}')
-    assert any("it describes no epoch" in finding for finding in findings(tmp_path))
+    assert any("it does not describe an epoch" in finding for finding in findings(tmp_path))
 
 
 def test_offsets_that_a_ledger_has_twice_are_named(tmp_path: Path) -> None:
@@ -200,16 +200,16 @@ def test_an_archive_is_compared_with_its_topic(tmp_path: Path) -> None:
     # Retention has removed records that are archived.
     assert compared(facts(), (20, 30), (15, 15)) == []
     assert compared(facts(), (0, 33), (2, 15)) == [
-        "Partition 0: the topic goes on to offset 32, the archive ends before offset 30.",
-        "Partition 1: the topic begins at offset 2, the archive only at offset 5.",
+        "Partition 0: the topic goes up to offset 32, but the archive ends before offset 30.",
+        "Partition 1: the topic starts at offset 2, but the archive only at offset 5.",
     ]
     assert compared(facts(), (0, 7), (5, 15)) == [
-        "Partition 0: the archive goes on to offset 29, the topic does not."
+        "Partition 0: the archive goes up to offset 29, but the topic does not."
     ]
     assert compared(facts(partitions=3), (0, 30), (5, 15), (0, 1)) == [
         "Topic readings has 3 partitions, the archive 2.",
-        "Partition 2: the topic goes on to offset 0, the archive ends before offset 0.",
+        "Partition 2: the topic goes up to offset 0, but the archive ends before offset 0.",
     ]
     assert compared(facts(topic_id="another")) == [
-        "Topic readings was made anew since the archive was begun."
+        "Topic readings was deleted and created again after the archive was started."
     ]

@@ -64,7 +64,7 @@ def test_what_is_wrong_with_a_file_is_told_at_its_line(tmp_path: Path) -> None:
     path.write_text("import json\n\njson.loads('{')\n")
     assert refused(path).startswith(f"{path}:3:1: JSONDecodeError: ")
     path.write_text("def doubel(x):\n    return 2 * x\n")
-    assert refused(path) == "iot.yaml:7:3: The file steps.py defines no function double."
+    assert refused(path) == "iot.yaml:7:3: The file steps.py does not define a function double."
     assert refused(tmp_path / "none.py").endswith(
         "none.py can't be read: no such file or directory."
     )

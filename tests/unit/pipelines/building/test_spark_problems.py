@@ -58,7 +58,7 @@ def test_frequent_conditions_are_told_in_our_words() -> None:
         "PARSE_SYNTAX_ERROR": ({"error": "'FORM'"}, "The SQL is wrong at or near 'FORM'."),
         "CANNOT_PARSE_INTERVAL": (
             {"intervalString": "'1 secnd'"},
-            "'1 secnd' is no time span such as '10 seconds'.",
+            "'1 secnd' is not a time span such as '10 seconds'.",
         ),
         "UNSUPPORTED_DATATYPE": ({"typeName": '"STRNG"'}, "There is no type STRNG."),
         "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION": (

@@ -59,7 +59,7 @@ def problems(folder: Path, text: str, **more: dict[str, str]) -> list[str]:
         ),
         (
             "dp.temporary_view(5)",
-            "iot.py:7: Only a function can be decorated here, not 5.",
+            "iot.py:7: This can only decorate a function, not 5.",
         ),
         (
             '@dp.temporary_view(rules={"r": ("a", "drp")})\ndef x(readings): ...',
@@ -73,13 +73,11 @@ def problems(folder: Path, text: str, **more: dict[str, str]) -> list[str]:
         ),
         (
             "@dp.materialized_view\ndef x(readings): ...",
-            "iot.py:7: materialized_view is not supported: "
-            "a table that grows is declared by table.",
+            "iot.py:7: materialized_view is not supported: declare a table that grows with table.",
         ),
         (
             "@dp.materialized_view(name='y')\ndef x(readings): ...",
-            "iot.py:7: materialized_view is not supported: "
-            "a table that grows is declared by table.",
+            "iot.py:7: materialized_view is not supported: declare a table that grows with table.",
         ),
         (
             "dp.create_auto_cdc_flow(target='x')",
@@ -106,8 +104,8 @@ def problems(folder: Path, text: str, **more: dict[str, str]) -> list[str]:
             "the nearest is readings.",
         ),
         ("1 / 0", "iot.py:7:1: ZeroDivisionError: division by zero."),
-        ("def", "iot.py:7:4: The Python is wrong: invalid syntax."),
-        ("import sys; sys.exit(3)", "iot.py: The file ends Python (3)."),
+        ("def", "iot.py:7:4: The Python code is wrong: invalid syntax."),
+        ("import sys; sys.exit(3)", "iot.py: The file ends the Python process (3)."),
         (
             'dp.create_sink("out")',
             "iot.py:7:1: TypeError: create_sink() missing 1 required positional argument: "
@@ -157,7 +155,7 @@ def test_a_file_that_declares_nothing_is_refused(tmp_path: Path) -> None:
 def test_the_pipeline_is_described_once(tmp_path: Path) -> None:
     text = f'{SMALLEST}dp.pipeline("a")\ndp.pipeline("b")\n'
     (found,) = problems(tmp_path, text)
-    assert found == f"iot.py:8: The pipeline is described already, in {tmp_path}/iot.py:7."
+    assert found == f"iot.py:8: The pipeline is already described, in {tmp_path}/iot.py:7."
 
 
 def test_words_outside_of_a_loaded_file_say_how_to_run_it() -> None:

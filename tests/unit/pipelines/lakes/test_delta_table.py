@@ -344,7 +344,7 @@ def test_a_log_that_was_cleaned_is_named(table: DeltaTable) -> None:
         table.paths(0)
     assert len(table.paths()) == 3
     (Path(table.root) / "_delta_log" / f"{0:020d}.json").unlink()
-    with pytest.raises(LakeRefused, match="no longer has what it was at commit 1 in its log"):
+    with pytest.raises(LakeRefused, match="no longer has commit 1 in its log"):
         table.paths(until=1)
 
 
@@ -359,7 +359,7 @@ def test_a_dropped_table_is_gone(table: DeltaTable) -> None:
 
 def test_the_folder_of_a_parquet_table_is_refused(table: DeltaTable) -> None:
     append(ParquetTable(table.root), 0, [("a", 1)])
-    with pytest.raises(LakeRefused, match="holds a Parquet table already"):
+    with pytest.raises(LakeRefused, match="already holds a Parquet table"):
         table.check(SCHEMA, ())
 
 
@@ -376,13 +376,13 @@ def test_rows_that_others_hid_or_renamed_are_not_read_from_files(table: DeltaTab
         list(added_paths(table.root, table.version()))
     with pytest.raises(LakeRefused, match="have other names in its files"):
         refuse_renamed_columns({"delta.columnMapping.mode": "name"}, table.root)
-    with pytest.raises(LakeRefused, match="has a file elsewhere: 's3://b/f'"):
+    with pytest.raises(LakeRefused, match="has a file outside its folder: 's3://b/f'"):
         file_path(table.root, "s3://b/f")
 
 
 @pytest.mark.parametrize("name", ["a%20b", "a\\b", "a\nb"])
 def test_a_path_that_would_not_be_found_again_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(LakeRefused, match="with which it would not be found again"):
+    with pytest.raises(LakeRefused, match="with which readers would not find it"):
         DeltaTable(str(tmp_path / name)).check(SCHEMA, ())
 
 

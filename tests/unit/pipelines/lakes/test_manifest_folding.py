@@ -160,5 +160,5 @@ def test_a_damaged_or_missing_fold_is_named(folded: ParquetTable) -> None:
         folded.paths()
     assert len(folded.paths(until=15)) == 16, "what is not in it can be read"
     path.unlink()
-    with pytest.raises(LakeRefused, match=r"is not whole: .*/0{18}16\.json is not there\."):
+    with pytest.raises(LakeRefused, match=r"is not complete: .*/0{18}16\.json is not there\."):
         folded.paths()

@@ -46,7 +46,7 @@ def test_other_addresses_are_refused(path: str) -> None:
 def test_options_are_refused_by_name() -> None:
     with pytest.raises(LakeRefused, match="Parquet table '/t' does not take the option 'speed'"):
         open_table(LakeFormat.PARQUET, "/t", {"speed": "high"})
-    text = r"the option 'speed', only those that begin with 'delta\.'"
+    text = r"the option 'speed', only those that start with 'delta\.'"
     with pytest.raises(LakeRefused, match=text):
         open_table(LakeFormat.DELTA, "/t", {"speed": "high"})
     open_table(LakeFormat.DELTA, "/t", {"delta.appendOnly": "true"})

@@ -63,7 +63,7 @@ def test_other_types_are_refused_with_the_path_of_the_column(
         arrow_schema(schema)
     assert str(refused.value).startswith("The column 'outer.inner' ")
     assert text is None or f"has the type {text}," in str(refused.value)
-    assert str(refused.value).endswith("which no table of files holds.")
+    assert str(refused.value).endswith("which a table of files can't hold.")
 
 
 def test_names_that_differ_by_case_alone_are_refused() -> None:

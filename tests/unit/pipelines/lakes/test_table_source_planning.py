@@ -131,7 +131,7 @@ def test_a_table_made_anew_is_refused(table: FakeTable) -> None:
     table.add(2)
     with pytest.raises(LakeRefused) as refused:
         planner(table).end(Position(version=7), limited=True)
-    assert "has come to commit 1, but commit 7 was read already" in str(refused.value)
+    assert "is 1, but the flow has read up to commit 7" in str(refused.value)
 
 
 def test_a_file_that_is_gone_is_named(table: FakeTable) -> None:

@@ -135,7 +135,7 @@ LOST = "Lost task 0.3 in stage 5.0 (TID 8) (10.0.0.7 executor 1): "
     [
         (
             LOST + "ModuleNotFoundError: No module named 'penstock'",
-            "lacks the Python package penst",
+            "does not have the Python package penst",
         ),
         (
             LOST + 'java.io.IOException: Cannot run program "/opt/py": error=2',

@@ -66,7 +66,7 @@ def test_a_full_disk_is_known_whoever_says_it(
 
 def test_only_a_full_disk_is_explained() -> None:
     with (
-        pytest.raises(RunRefused, match=r"^The disk of the storage /s is full: make room there"),
+        pytest.raises(RunRefused, match=r"^The disk of the storage /s is full: free some space"),
         full_disk_explained("the storage /s", RunRefused),
     ):
         raise FULL

@@ -26,7 +26,7 @@ FLOW = FlowRecord(
     state=("windows of 10 seconds",),
     sink="delta /lake/averages",
 )
-RESET = "`penstock pipeline reset iot.yaml --flow averages` starts it anew."
+RESET = "`penstock pipeline reset iot.yaml --flow averages` makes it start from the beginning."
 
 
 @pytest.fixture
@@ -105,8 +105,9 @@ def test_a_checkpoint_that_nobody_knows_is_refused(folder: FlowFolder) -> None:
 def test_a_checkpoint_of_another_query_is_refused(folder: FlowFolder) -> None:
     has_run(folder)
     make_checkpoint(folder.checkpoint, query="foreign", planned=3, committed=3)
-    assert f"is another query's (foreign) than the one of the flow averages ({QUERY})" in refusal(
-        folder
+    assert (
+        f"belongs to another query (foreign), not to the one of the flow averages ({QUERY})"
+        in refusal(folder)
     )
 
 
@@ -160,6 +161,6 @@ def test_an_older_checkpoint_is_refused(folder: FlowFolder) -> None:
     has_run(folder, last=9)
     shutil.rmtree(folder.checkpoint)
     make_checkpoint(folder.checkpoint, planned=4, committed=4)
-    assert "is older than the flow averages, which had come to batch 9" in refusal(folder)
+    assert "is older than the flow averages, which had reached batch 9" in refusal(folder)
     shutil.rmtree(folder.checkpoint / "offsets")
     assert "is older" in refusal(folder)

@@ -61,7 +61,7 @@ def test_a_checkpoint_older_than_the_sink_is_refused_and_nothing_is_skipped(tmp_
     make_checkpoint(tmp_path, planned=2, committed=2)
     sink, told = ListSink({QUERY: 7}), Told()
     function = batches(tmp_path, sink, told, StopGate())
-    with pytest.raises(RunRefused, match=f"batch 3 of this query already.*{tmp_path}"):
+    with pytest.raises(RunRefused, match=f"already holds batch 3 of this query.*{tmp_path}"):
         function(FRAME, 3)
     assert told.written == []
 

@@ -80,9 +80,13 @@ def test_the_python_of_workers_is_a_setting() -> None:
 
 def test_a_worker_without_the_package_or_with_another_is_named() -> None:
     refuse([("a", "/python", "1.0")], "1.0")
-    with pytest.raises(RunRefused, match=r"^The worker b lacks .*\[spark-worker\]==1.0'.*/python"):
+    with pytest.raises(
+        RunRefused, match=r"^The worker b does not .*\[spark-worker\]==1.0'.*/python"
+    ):
         refuse([("a", "/python", "1.0"), ("b", "/python", None)], "1.0")
-    with pytest.raises(RunRefused, match=r"^The worker b has penstock 0\.9, and this is 1\.0"):
+    with pytest.raises(
+        RunRefused, match=r"^The worker b has penstock 0\.9, but the driver has 1\.0"
+    ):
         refuse([("b", "/python", "0.9")], "1.0")
 
 

@@ -145,7 +145,7 @@ def test_a_table_goes_only_with_all_flows_that_write_it(tmp_path: Path) -> None:
     claim(storage, "iot")
     (table / "data").mkdir(parents=True)
     make_checkpoint(storage.flow("raw").checkpoint)
-    with pytest.raises(RunRefused, match=r"both holds rows of the flow late too, which would be"):
+    with pytest.raises(RunRefused, match=r"both also holds rows of the flow late, which would be"):
         reset_pipeline(iot, ["raw"], with_tables=True)
     assert storage.flow("raw").checkpoint.exists()
     reset_pipeline(iot, ["raw", "late"], with_tables=True)

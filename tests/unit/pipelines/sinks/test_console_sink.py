@@ -51,5 +51,5 @@ def test_whoever_reads_a_pipe_sees_a_batch_at_once(monkeypatch: pytest.MonkeyPat
 
 def test_at_least_one_row_is_shown() -> None:
     ConsoleWriter(1).prepare(None)  # type: ignore[arg-type]
-    with pytest.raises(SinkRefused, match=r"The console shows at least one row, not 0\."):
+    with pytest.raises(SinkRefused, match=r"The console must show at least one row, not 0\."):
         ConsoleWriter(0).prepare(None)  # type: ignore[arg-type]

@@ -140,7 +140,9 @@ def test_a_folder_that_the_driver_does_not_see_is_refused(
 ) -> None:
     missing = DataFile(path="data/elsewhere.parquet", rows=1, size=1, sha256="00")
     use(monkeypatch, lambda *_, **__: [missing])
-    with pytest.raises(SinkRefused, match="must be shared by all machines under one path"):
+    with pytest.raises(
+        SinkRefused, match="all machines must share the table's folder under one path"
+    ):
         LakeWriter(table).write(FRAME, epoch(0))
     assert not table.exists()
 

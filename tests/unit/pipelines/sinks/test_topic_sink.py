@@ -72,7 +72,12 @@ def test_other_rows_become_json_without_what_a_record_has_a_place_for() -> None:
     [
         ({}, "sensr", "sensor STRING", "'sensr', which the rows do not have; the nearest is sens"),
         ({}, "a", "a INTS", "'a' can't be the key of records, because it is of type array<int>."),
-        ({}, None, "key STRING", "nothing that could be a record's value: their columns are key."),
+        (
+            {},
+            None,
+            "key STRING",
+            "no column that could be a record's value: their columns are key.",
+        ),
         ({"topik": "x"}, None, "a INT", "There is no option topik; the nearest is topic."),
         ({"kafka.acks": "two"}, None, "a INT", 'not "two".'),
         ({"topic": "a b"}, None, "a INT", "The option topic must be a name"),

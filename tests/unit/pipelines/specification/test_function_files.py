@@ -37,9 +37,9 @@ def test_of_two_functions_of_a_name_the_later_one_counts(tmp_path: Path) -> None
     [
         (
             "def fined(a): ...",
-            "iot.yaml:3:4: The file work.py defines no function find; the nearest is fined.",
+            "iot.yaml:3:4: The file work.py does not define a function find; the nearest is fined.",
         ),
-        ("def find(a:", "{file}:1:9: This is no Python: '(' was never closed."),
+        ("def find(a:", "{file}:1:9: This is not valid Python: '(' was never closed."),
         (
             "async def find(a): ...",
             "{file}:1:1: The function find is async, which a pipeline can't call.",

@@ -63,7 +63,7 @@ def test_two_dollars_stand_for_one(tmp_path: Path) -> None:
     ("old", "new", "problem"),
     [
         ("${lake}/out", "${lak}/out", "11:38: There is no parameter lak; the nearest is lake."),
-        ("${lake}/out", "a/${lake", "11:40: The parameter '${lake' lacks its closing brace."),
+        ("${lake}/out", "a/${lake", "11:40: The parameter '${lake' has no closing brace."),
         (
             "stream: true",
             "stream: {}",
@@ -87,7 +87,7 @@ def test_two_dollars_stand_for_one(tmp_path: Path) -> None:
         (
             "stream: true",
             "stream: true\n  a-b: 1",
-            '7:3: The name of the parameter "a-b" must begin with a letter and hold only letters, '
+            '7:3: The name of the parameter "a-b" must start with a letter and hold only letters, '
             "digits and underscores.",
         ),
     ],

@@ -52,8 +52,12 @@ def test_where_a_table_is_mentioned() -> None:
         ("SELECT (1 FROM a", 'The query can\'t be read near "FROM".', "FROM a"),
         ("SELECT * FROM a WHERE", 'The query can\'t be read near "WHERE".', "WHERE"),
         (" ", "There is no query.", " "),
-        ("SELECT 1; SELECT 2", "There is more than one statement where one query is wanted.", None),
-        ("INSERT INTO a SELECT 1", "This is no query that begins with SELECT, FROM or WITH.", None),
+        ("SELECT 1; SELECT 2", "There is more than one statement; give one query.", None),
+        (
+            "INSERT INTO a SELECT 1",
+            "This is not a query: it must start with SELECT, FROM or WITH.",
+            None,
+        ),
     ],
 )
 def test_what_can_not_be_read(sql: str, sentence: str, rest: str | None) -> None:

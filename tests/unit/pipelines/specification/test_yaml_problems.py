@@ -68,11 +68,11 @@ AFTER = [
     ),
     (
         "  out: {from: readings, to: {topic: a, options: {kafka.ackss: all}}}",
-        "7:50: kafka.ackss is no setting of the Kafka client; the nearest is kafka.acks.",
+        "7:50: kafka.ackss is not a setting of the Kafka client; the nearest is kafka.acks.",
     ),
     (
         "  out: {from: readings, to: {topic: a, options: {topic: b}}}",
-        "7:50: The option topic is given by the key topic already.",
+        "7:50: The option topic is already given by the key topic.",
     ),
     (
         "  out: {from: readings, to: {topic: a, delta: b}}",
@@ -80,7 +80,7 @@ AFTER = [
     ),
     (
         "  out: {from: readings, to: {partition_by: a}}",
-        "7:29: The key to of the flow out does not say where it goes: "
+        "7:29: The key to of the flow out does not say where the rows go: "
         "give topic, parquet, delta, iceberg, console or function.",
     ),
     (
@@ -98,16 +98,16 @@ AFTER = [
     ),
     (
         "  out: {from: readings, to: {function: run}}",
-        '7:40: A function is named as in anomalies.py:find_anomalies, not as "run".',
+        '7:40: A function is named like anomalies.py:find_anomalies, not like "run".',
     ),
     (
         "  out: {from: rooms, to: console}",
-        "7:3: The flow out reads no stream: what it takes from rooms never changes while a "
+        "7:3: The flow out does not read a stream: what it takes from rooms never changes while a "
         "pipeline runs.",
     ),
     (
         "  Shown: {from: readings, to: console}",
-        "7:3: There is a flow Shown already.",
+        "7:3: There is already a flow Shown.",
     ),
     (
         "  a b: {from: readings, to: console}",
@@ -127,12 +127,12 @@ AFTER = [
     ),
     (
         "steps:\n  a:\n    sql: |\n      SELECT *\n      FORM readings WHERE",
-        '11:12: The query can\'t be read near "readings" in the step a; if Spark does take it, '
-        "name the datasets it reads as in inputs: [readings].",
+        '11:12: The query can\'t be read near "readings" in the step a; if Spark accepts it, '
+        "name the datasets that it reads, as in inputs: [readings].",
     ),
     (
         "steps:\n  a: {function: steps.py:find}",
-        "8:17: The file steps.py defines no function find; there is: found.",
+        "8:17: The file steps.py does not define a function find; there is: found.",
     ),
     (
         "steps:\n  a: {sql: SELECT 1, function: x}",
@@ -148,7 +148,7 @@ AFTER = [
     ),
     (
         "steps:\n  readings: {sql: SELECT * FROM rooms}",
-        "8:3: The name readings is given twice: there is a source of that name already.",
+        "8:3: The name readings is given twice: there is already a source of that name.",
     ),
     (
         "steps:\n  a: {sql: SELECT * FROM b}\n  b: {sql: SELECT * FROM a}",
@@ -217,7 +217,7 @@ SOURCES = [
     ),
     (
         "x: {topic: a, decode: {format: json}}",
-        "25: The key schema is missing in decode of the source x: json is read by a schema.",
+        "25: The key schema is missing in decode of the source x: the format json needs a schema.",
     ),
     (
         "x: {topic: a, decode: {format: avro, schema: a.avsc}}",
@@ -260,7 +260,7 @@ SOURCES = [
     ("x: {topic: !secret a}", "14: The tag !secret is not known here."),
     (
         "a-b: {topic: a}",
-        '3: The name of the source "a-b" must begin with a letter and hold only letters, digits '
+        '3: The name of the source "a-b" must start with a letter and hold only letters, digits '
         "and underscores.",
     ),
 ]
@@ -277,15 +277,16 @@ def test_what_is_wrong_with_a_source(tmp_path: Path, text: str, problem: str) ->
     ("text", "problem"),
     [
         ("", "The file is empty."),
-        ("a: {b", "1:6: This is no YAML: while parsing a flow mapping, expected ',' or '}', but "
-         "got '<stream end>'."),
+        ("a: {b", "1:6: This is not valid YAML: while parsing a flow mapping, expected ',' or '}', "
+         "but got '<stream end>'."),
         ("a: {b: ${c}}", "1:9: Inside braces and brackets a text with ${...} needs quotes around "
          "it."),
-        ("a: \x07", "1:4: The character '\\x07' can't stand in YAML."),
+        ("a: \x07", "1:4: The character '\\x07' is not allowed in YAML."),
         ("- a", '1:1: The pipeline must be a map of keys and values, not a list.'),
         ("pipeline: Iot\nsources: {a: {topic: a}}\nflows: {a: {from: a, to: console}}",
-         "1:11: The name of a pipeline begins with a letter and holds lower-case letters, digits, "
-         'underscores and hyphens, unlike "Iot".'),
+         "1:11: The name of a pipeline must start with a letter and hold only lower-case letters,"
+         " digits, "
+         'underscores and hyphens, not "Iot".'),
         ("pipeline: iot\nflows: {a: {from: a, to: console}}",
          "1:1: The key sources is missing in the pipeline, which reads nothing without it."),
         ("pipeline: iot\nsources: {a: {topic: a}}",

@@ -122,7 +122,7 @@ def test_rows_of_files_are_taken_as_they_are() -> None:
     [
         (
             [[{"sensor": "a"}], [{"sensor": "a"}, {"sensor": 1}]],
-            "readings, micro-batch 2, row 2: The column 'sensor': 1 is no STRING; put it in"
+            "readings, micro-batch 2, row 2: The column 'sensor': 1 is not a STRING; put it in"
             " quotes.",
         ),
         (
@@ -131,7 +131,7 @@ def test_rows_of_files_are_taken_as_they_are() -> None:
         ),
         (
             [[{"value": "x", "headers": "h"}]],
-            "readings, row 1: Headers are a mapping or a list of {key, value}, and not 'h'.",
+            "readings, row 1: Headers must be a mapping or a list of {key, value}, not 'h'.",
         ),
         (
             [[{"value": "x"}, {"sensor": "a"}]],

@@ -50,17 +50,17 @@ def test_a_value_becomes_one_of_its_columns_type(
 @pytest.mark.parametrize(
     ("value", "kind", "sentence"),
     [
-        (1.5, spark.IntegerType(), "1.5 is no INT."),
-        (True, spark.IntegerType(), "True is no INT."),
-        (300, spark.ByteType(), "300 is no TINYINT."),
-        ("1", spark.DoubleType(), "'1' is no DOUBLE."),
-        ("1.234", spark.DecimalType(6, 2), "'1.234' is no DECIMAL(6,2)."),
-        (12, spark.StringType(), "12 is no STRING; put it in quotes."),
-        (1, spark.BooleanType(), "1 is no BOOLEAN."),
-        ("noon", spark.TimestampType(), "'noon' is no TIMESTAMP."),
-        (5, spark.DateType(), "5 is no DATE."),
-        ("abc", spark.ArrayType(spark.StringType()), "'abc' is no ARRAY<STRING>."),
-        (1, spark.VariantType(), "Values of the type variant can't be written in a test."),
+        (1.5, spark.IntegerType(), "1.5 is not of type INT."),
+        (True, spark.IntegerType(), "True is not of type INT."),
+        (300, spark.ByteType(), "300 is not of type TINYINT."),
+        ("1", spark.DoubleType(), "'1' is not of type DOUBLE."),
+        ("1.234", spark.DecimalType(6, 2), "'1.234' is not of type DECIMAL(6,2)."),
+        (12, spark.StringType(), "12 is not a STRING; put it in quotes."),
+        (1, spark.BooleanType(), "1 is not of type BOOLEAN."),
+        ("noon", spark.TimestampType(), "'noon' is not of type TIMESTAMP."),
+        (5, spark.DateType(), "5 is not of type DATE."),
+        ("abc", spark.ArrayType(spark.StringType()), "'abc' is not of type ARRAY<STRING>."),
+        (1, spark.VariantType(), "Values of the type variant can't be given in a test."),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused(
@@ -83,7 +83,7 @@ def test_a_row_has_only_the_columns_it_names_and_structs_only_their_fields() -> 
     [
         ({"temprature": 1}, "There is no column 'temprature'; did you mean 'temperature'?"),
         ({"zzz": 1}, "There is no column 'zzz'; there are: sensor, temperature."),
-        ({"temperature": "x"}, "The column 'temperature': 'x' is no DOUBLE."),
+        ({"temperature": "x"}, "The column 'temperature': 'x' is not of type DOUBLE."),
     ],
 )
 def test_a_wrong_column_is_named(row: dict[str, Any], sentence: str) -> None:

@@ -202,4 +202,4 @@ def test_every_name_with_a_meaning_is_one_of_the_java_clients(use: Use) -> None:
 def test_a_misspelt_setting_is_refused_with_the_nearest_name(name: str, hint: str) -> None:
     with pytest.raises(OptionError) as refusal:
         read_with({f"kafka.{name}": "x"})
-    assert str(refusal.value) == f"kafka.{name} is no setting of the Kafka client{hint}."
+    assert str(refusal.value) == f"kafka.{name} is not a setting of the Kafka client{hint}."

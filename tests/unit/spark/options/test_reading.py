@@ -112,9 +112,9 @@ def test_columns(options: dict[str, str], columns: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("key,val", "names val, which is no column; the nearest is value"),
-        ("xyz", "names xyz, which is no column"),
-        (" , ", "names no column"),
+        ("key,val", "names val, which is not a column; the nearest is value"),
+        ("xyz", "names xyz, which is not a column"),
+        (" , ", "does not name a column"),
         ("key,value,KEY", "names key twice"),
     ],
 )

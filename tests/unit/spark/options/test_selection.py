@@ -41,12 +41,12 @@ def test_two_of_them_are_refused() -> None:
 
 @pytest.mark.parametrize("text", ["", " , ,"])
 def test_a_list_of_no_topic_is_refused(text: str) -> None:
-    with pytest.raises(OptionError, match="The option subscribe names no topic"):
+    with pytest.raises(OptionError, match="The option subscribe does not name a topic"):
         select(subscribe=text)
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"), [("", "is empty"), ("order(", "is no regular expression")]
+    ("text", "reason"), [("", "is empty"), ("order(", "is not a regular expression")]
 )
 def test_a_wrong_pattern_is_refused(text: str, reason: str) -> None:
     with pytest.raises(OptionError, match=f"The option subscribePattern {reason}"):
@@ -55,7 +55,7 @@ def test_a_wrong_pattern_is_refused(text: str, reason: str) -> None:
 
 @pytest.mark.parametrize("text", ["{}", '{"orders": []}'])
 def test_an_assignment_of_nothing_is_refused(text: str) -> None:
-    with pytest.raises(OptionError, match="The option assign names no partition"):
+    with pytest.raises(OptionError, match="The option assign does not name a partition"):
         select(assign=text)
 
 

@@ -93,13 +93,13 @@ def test_a_start_that_no_record_reaches_is_an_error_by_default(bound: Bound) -> 
         (
             AtOffsets({at(0): 1, at(1): 1, at(2): 1}),
             Side.ENDING,
-            r"endingOffsets must .*; it names orders-2 besides\.$",
+            r"endingOffsets must .*; it also names orders-2\.$",
         ),
         (
             AtTimestamps({at(0): 1, at(2): 1}, NoMatch.ERROR),
             Side.STARTING,
             r"startingOffsetsByTimestamp must name exactly the partitions that are read; "
-            r"it leaves out orders-1 and names orders-2 besides\.$",
+            r"it leaves out orders-1 and also names orders-2\.$",
         ),
     ],
 )

@@ -50,5 +50,5 @@ def test_equal_offsets_have_the_same_text_and_come_back(
     ],
 )
 def test_what_is_no_offset_is_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(PlanError, match="The checkpoint holds no offsets of the form"):
+    with pytest.raises(PlanError, match="The checkpoint must hold offsets in the form"):
         from_json(wrong)

@@ -40,7 +40,7 @@ def plan(
 def test_bounds_that_do_not_fit_the_log_are_told() -> None:
     cluster = FakeCluster(a=5)
     ending = '{"a": {"0": 9}}'
-    with pytest.raises(DataLost, match="shall end at offset 9 of partition 0 of topic a"):
+    with pytest.raises(DataLost, match="must end at offset 9 of partition 0 of topic a"):
         plan(cluster, subscribe="a", endingOffsets=ending)
     careless = plan(cluster, subscribe="a", endingOffsets=ending, failOnDataLoss="false")
     assert careless == [("a-0", 0, 5)]

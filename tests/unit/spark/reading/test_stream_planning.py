@@ -87,7 +87,7 @@ def test_latest_is_settled_once_and_travels_in_the_end_of_the_first_batch() -> N
 def test_a_repeat_without_a_known_start_is_refused() -> None:
     run = Run(FakeCluster(a=5), subscribe="a")
     end = StreamOffset.from_json({"a": {"0": 3}})
-    with pytest.raises(FirstBatchUnknown, match="does not say where it began"):
+    with pytest.raises(FirstBatchUnknown, match="does not say where it started"):
         run.planner.ranges(run.planner.initial(), end)
 
 
@@ -214,7 +214,7 @@ def test_a_new_partition_that_lost_its_first_records_is_a_loss() -> None:
     run, careless = Run(cluster, subscribe="a"), Run(cluster, subscribe="a", failOnDataLoss="false")
     _, first = run.first()
     cluster.logs[place("a", 1)] = Log(start=2, end=3)
-    with pytest.raises(DataLost, match="Partition 1 of topic a is new and begins at offset 2"):
+    with pytest.raises(DataLost, match="Partition 1 of topic a is new and starts at offset 2"):
         run.next(first)
     assert careless.ranges(first, careless.next(first)) == [("a-1", 2, 3)]
 
@@ -266,7 +266,7 @@ def test_a_topic_made_anew_is_never_skipped() -> None:
     run, careless = Run(cluster, subscribe="a"), Run(cluster, subscribe="a", failOnDataLoss="false")
     _, first = run.first()
     cluster.logs[place("a")] = Log(end=3)
-    with pytest.raises(DataLost, match="the topic was made anew"):
+    with pytest.raises(DataLost, match="the topic was created again"):
         run.next(first)
     end = careless.next(first)
     assert careless.ranges(first, end) == [("a-0", 0, 3)]

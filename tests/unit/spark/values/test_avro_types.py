@@ -155,7 +155,7 @@ def test_the_header_of_a_schema_registry_is_skipped() -> None:
     assert found.values.to_pylist() == ["x", None, None, None]
     assert found.errors.to_pylist() == [
         None,
-        "The header of the Avro value does not begin with a zero byte.",
+        "The header of the Avro value does not start with a zero byte.",
         "The Avro value is shorter than the five bytes of its header.",
         None,
     ]

@@ -158,7 +158,7 @@ def test_required_fields_and_unchecked_strings_of_proto2() -> None:
     assert found.values.to_pylist() == [{"needed": 1, "text": None, "level": None}, None, None]
     assert found.errors.to_pylist() == [
         None,
-        "The Protobuf message old.Old lacks needed.",
+        "The Protobuf message old.Old does not have needed.",
         "A string in the Protobuf message old.Old is not valid UTF-8.",
     ]
 
@@ -174,7 +174,7 @@ def test_the_header_of_a_schema_registry_is_skipped() -> None:
     assert found.errors.to_pylist() == [
         None,
         None,
-        "The header of the Protobuf value does not begin with a zero byte.",
+        "The header of the Protobuf value does not start with a zero byte.",
         "The Protobuf value is shorter than its header.",
         "The list of message numbers in the header of the Protobuf value is cut.",
         None,

@@ -28,7 +28,7 @@ def main() -> None:
 
 def act(alert: dict[str, object]) -> None:
     print(
-        f"{alert['sensor']}: {alert['temperature']} degrees, usual are {alert['usual']:.1f} "
+        f"{alert['sensor']}: {alert['temperature']} degrees, usually {alert['usual']:.1f} "
         f"(reading {alert['number']} at {alert['at']})",
         flush=True,
     )
@@ -39,7 +39,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--brokers", default="127.0.0.1:9092", help="where the topic is")
     parser.add_argument("--topic", default="alerts")
     parser.add_argument("--group", default="controllers")
-    parser.add_argument("--seconds", type=float, help="end after that time")
+    parser.add_argument("--seconds", type=float, help="stop after this time")
     return parser.parse_args()
 
 

@@ -53,7 +53,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--sensors", type=int, default=12, help="how many there are")
     parser.add_argument("--rate", type=float, default=20, help="readings a second, of all sensors")
     parser.add_argument("--wrong", type=float, default=0.005, help="share of wrong readings")
-    parser.add_argument("--count", type=int, help="end after that many readings")
+    parser.add_argument("--count", type=int, help="stop after N readings")
     return parser.parse_args()
 
 

@@ -59,7 +59,7 @@ def _sentence(status: int, path: str, place: int, left: int) -> str:
         case codes.NO_HEADER:
             return "The Avro value is shorter than the five bytes of its header."
         case codes.WRONG_MAGIC:
-            return "The header of the Avro value does not begin with a zero byte."
+            return "The header of the Avro value does not start with a zero byte."
         case codes.LEFT_OVER:
             return f"After the Avro value {left} {'byte is' if left == 1 else 'bytes are'} left."
         case _:

@@ -52,7 +52,7 @@ class ProtobufDecoder:
                 message = parse(_unframed(value) if framed else value)
                 if required and not message.IsInitialized():
                     missing = ", ".join(message.FindInitializationErrors())
-                    raise Unholdable(f"The Protobuf message {self._name} lacks {missing}.")
+                    raise Unholdable(f"The Protobuf message {self._name} does not have {missing}.")
             except DecodeError:
                 reasons[row] = f"The value is not a Protobuf message {self._name}."
                 message = None
@@ -102,7 +102,7 @@ def _unframed(value: bytes) -> bytes:
     if len(value) <= HEADER_BYTES:
         raise Unholdable("The Protobuf value is shorter than its header.")
     if value[0] != 0:
-        raise Unholdable("The header of the Protobuf value does not begin with a zero byte.")
+        raise Unholdable("The header of the Protobuf value does not start with a zero byte.")
     count, position = _varint(value, HEADER_BYTES)
     for _ in range(count >> 1):
         _, position = _varint(value, position)
