@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
+from threading import Lock
 from typing import NamedTuple
 
 from penstock.model.clock import Clock
@@ -107,6 +108,9 @@ class ReplicaStore:
         self._executor = executor
         self._background = background
         self._makers = makers or executor
+        # Opening a log is many short calls of the system: threads that do it at the same time spend
+        # a third of it on handing the interpreter to each other. Syncs still wait together.
+        self._opening = Lock()
         self._own = own
         self._write_side = write_side
         self._hard_states = HardStateWriter(hard_states, write_side)
@@ -285,7 +289,10 @@ class ReplicaStore:
         disk = self._file_system.whole_disk(self._directory.path, len(places))
         try:
             made = self._make_at_once(places, disk)
-            outcomes = [made.get(place.key) or self._make_or_open_one(place) for place in places]
+            with self._opening if _are_known(places) else contextlib.nullcontext():
+                outcomes = [
+                    made.get(place.key) or self._make_or_open_one(place) for place in places
+                ]
             outcomes = _with_synced_tails(outcomes, disk)
         finally:
             if disk is not None:
@@ -294,7 +301,7 @@ class ReplicaStore:
 
     def _lasting(self, places: Sequence[_Place], outcomes: list[Opened]) -> list[Opened]:
         """Before groups become known here: once they are, a log that is missing is damage."""
-        if all(place.is_known for place in places):
+        if _are_known(places):
             return outcomes
         try:
             for parent in {place.path.parent: None for place in places if not place.is_known}:
@@ -436,6 +443,10 @@ class ReplicaStore:
         if membership:
             members = set(decode_membership(membership, may_be_empty=True).members)
         return bool(members - {self._own} - self._parts.former)
+
+
+def _are_known(places: Sequence[_Place]) -> bool:
+    return all(place.is_known for place in places)
 
 
 def _waiting() -> tuple[asyncio.Future[None], Callable[[Exception | None], None]]:
