@@ -282,6 +282,7 @@ def test_leaders_and_followers_answer_like_kafka_but_for_offsets_they_do_not_hav
         assert told == refused(ErrorCode.FENCED_LEADER_EPOCH)
 
 
+@pytest.mark.soak
 @pytest.mark.xdist_group("apache-kafka")
 def test_what_kafka_answers_is_known(tmp_path: Path) -> None:
     if missing():

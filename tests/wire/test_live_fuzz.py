@@ -40,7 +40,11 @@ def finish(process: subprocess.Popen[str]) -> dict[str, Any]:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("frames", "resident_growth_max"),
-    [(200_000, 4 * MIB), pytest.param(1_000_000, 16 * MIB, marks=pytest.mark.soak)],
+    [
+        (50_000, 4 * MIB),
+        pytest.param(200_000, 4 * MIB, marks=pytest.mark.soak),
+        pytest.param(1_000_000, 16 * MIB, marks=pytest.mark.soak),
+    ],
 )
 def test_mutated_frames_do_no_harm(tmp_path: Path, frames: int, resident_growth_max: int) -> None:
     processes = [
