@@ -50,7 +50,7 @@ def rank(item: pytest.Item) -> int:
     mark = item.get_closest_marker("xdist_group")
     if mark is not None and mark.args[0] in LONG_GROUPS:
         return LONG_GROUPS.index(mark.args[0])
-    return len(LONG_GROUPS) + (UNIT in item.path.parents)
+    return len(LONG_GROUPS) + item.path.is_relative_to(UNIT)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -11,5 +11,5 @@ TEST_TIMEOUT_S = 900
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if HERE in item.path.parents:
+        if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))

@@ -35,7 +35,7 @@ Produce = Callable[..., None]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """One worker runs all tests that share a JVM; those that bring their own need not wait."""
     for item in items:
-        if HERE in item.path.parents:
+        if item.path.is_relative_to(HERE):
             if item.get_closest_marker("xdist_group") is None:
                 item.add_marker(pytest.mark.xdist_group(group_of(item)))
             if item.get_closest_marker("timeout") is None:
@@ -46,7 +46,7 @@ def group_of(item: pytest.Item) -> str:
     """The tests of a group take turns; one group for all would take longer than all the others."""
     assert isinstance(item, pytest.Function)
     if "spark" in item.fixturenames:
-        return "spark-pipelines" if PIPELINES in item.path.parents else "spark"
+        return "spark-pipelines" if item.path.is_relative_to(PIPELINES) else "spark"
     return "spark-server" if "spark_server" in item.fixturenames else "spark-processes"
 
 
