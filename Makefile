@@ -89,8 +89,7 @@ soak: java ## Simulate SOAK_SEEDS seeds (10000, half of it for nodes) and run th
 	$(BIN)/python -m tests.sim --layer power-cut --seeds $$(($(SOAK_SEEDS) / 10))
 	$(BIN)/python -m tests.sim --layer flipped-tail --seeds $$(($(SOAK_SEEDS) / 10))
 	$(BIN)/python -m tests.sim --layer two-flipped-tails --seeds $$(($(SOAK_SEEDS) / 10))
-	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest --soak -m soak tests
-	OUTAGE_SECONDS=60 $(BIN)/python -m pytest tests/spark/pipelines/test_outage.py
+	SOAK_SECONDS=$(SOAK_SECONDS) OUTAGE_SECONDS=60 $(BIN)/python -m pytest --soak -m soak tests
 
 clean: ## Remove everything that the targets above made.
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -13,6 +13,7 @@ from pyspark.sql import functions as f
 from penstock.client.wire.cluster import WireCluster
 from penstock.client.wire.settings import WireSettings
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
+from tests.e2e.clients import CODECS
 from tests.e2e.conftest import MakeTopic
 from tests.e2e.processes import Broker
 from tests.spark.conftest import Produce
@@ -89,7 +90,14 @@ def test_headers_keep_order_duplicates_nulls_and_empty_values(
     assert found == {value.encode(): headers or [] for value, headers in given}
 
 
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+# What the encoder makes with each of them is told by tests/unit/spark/columns/test_encoding.py.
+@pytest.mark.parametrize(
+    "codec",
+    [
+        "lz4",
+        *(pytest.param(codec, marks=pytest.mark.soak) for codec in CODECS if codec != "lz4"),
+    ],
+)
 def test_each_codec_is_written(
     spark: SparkSession, broker: Broker, make_topic: MakeTopic, codec: str
 ) -> None:

@@ -45,6 +45,7 @@ def lone_broker(make_broker: MakeBroker) -> Broker:
     return make_broker().start()
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(900 + 2 * OUTAGE_S)
 def test_everything_goes_on_after_an_outage_and_every_row_is_there_once(
     java_home: Path, lone_broker: Broker, tmp_path: Path

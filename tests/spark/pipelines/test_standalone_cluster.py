@@ -30,8 +30,9 @@ from tests.spark.pipelines.iot_load import Archived, Load, iot_expectation
 from tests.spark.rig_server import JVM_FLAGS
 from tests.spark.standalone import Daemon, StandaloneCluster
 
-# These bring Spark processes of their own, so they need not wait for the shared session.
-pytestmark = pytest.mark.xdist_group("spark-processes")
+# Ten processes work for minutes. Executors that die are in tests/spark/test_faults.py too, brokers
+# that die under queries as well, and the pipeline itself is run by the demonstration.
+pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("spark-processes")]
 
 SPECIFICATION = Path(anomalies.__file__).with_name("iot.yaml")
 TOPICS = {"readings": 3, "alerts": 2, "readings-dead": 1}
