@@ -1,8 +1,12 @@
 """Rules for every test: soaks only when asked for, long ones first, no silent skips in CI.
 
+A test may be a coroutine; it runs in an event loop of its own.
+
 Nothing fails because the machine is slow: Hypothesis does not judge how long its examples take.
 """
 
+import asyncio
+import inspect
 import os
 from collections.abc import Generator
 from pathlib import Path
@@ -17,6 +21,9 @@ __all__ = ["pytest_sessionfinish", "pytest_terminal_summary"]
 UNIT = Path(__file__).resolve().parent / "unit"
 # Each of these groups keeps one worker busy for minutes.
 LONG_GROUPS = ("spark-pipelines", "spark-processes", "spark", "spark-server", "cluster")
+
+# Only ends what hangs, and then shows where: the limit of pytest-timeout would show the loop.
+COROUTINE_TIMEOUT_S = 100
 
 hypothesis.settings.register_profile(
     "patient",
@@ -51,6 +58,22 @@ def rank(item: pytest.Item) -> int:
     if mark is not None and mark.args[0] in LONG_GROUPS:
         return LONG_GROUPS.index(mark.args[0])
     return len(LONG_GROUPS) + item.path.is_relative_to(UNIT)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Returns whether it ran the test."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    arguments = {name: pyfuncitem.funcargs[name] for name in names}
+
+    async def bounded() -> None:
+        async with asyncio.timeout(COROUTINE_TIMEOUT_S):
+            await pyfuncitem.obj(**arguments)
+
+    asyncio.run(bounded())
+    return True
 
 
 @pytest.hookimpl(wrapper=True)

@@ -77,52 +77,42 @@ def is_filled(leader: Replica, follower: Replica) -> bool:
     return ends == {follower.high_watermark}
 
 
-def test_others_are_served_while_the_disk_is_waited_for(tmp_path: Path, disk: Disk) -> None:
-    async def scenario() -> None:
-        async with group_of(tmp_path, 1, 2, 3) as group:
-            leader, follower = await fall_behind(group)
-            disk.goes_on.clear()
-            group.network.heal()
-            await until(lambda: disk.waiting > 0)
-            await append(leader, b"meanwhile")
-            assert not is_filled(leader, follower)
-            disk.goes_on.set()
-            await until(lambda: is_filled(leader, follower))
-            assert threading.get_ident() not in disk.threads
-            assert log_bytes(follower) == log_bytes(leader)
-
-    run(scenario)
+async def test_others_are_served_while_the_disk_is_waited_for(tmp_path: Path, disk: Disk) -> None:
+    async with group_of(tmp_path, 1, 2, 3) as group:
+        leader, follower = await fall_behind(group)
+        disk.goes_on.clear()
+        group.network.heal()
+        await until(lambda: disk.waiting > 0)
+        await append(leader, b"meanwhile")
+        assert not is_filled(leader, follower)
+        disk.goes_on.set()
+        await until(lambda: is_filled(leader, follower))
+        assert threading.get_ident() not in disk.threads
+        assert log_bytes(follower) == log_bytes(leader)
 
 
-def test_a_leader_that_can_not_read_for_a_follower_goes_on_and_tries_again(
+async def test_a_leader_that_can_not_read_for_a_follower_goes_on_and_tries_again(
     tmp_path: Path, disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, cold_entries.__name__)
-
-    async def scenario() -> None:
-        async with group_of(tmp_path, 1, 2, 3) as group:
-            leader, follower = await fall_behind(group)
-            disk.error = OSError(errno.EIO, "the sector is bad")
-            group.network.heal()
-            await until(lambda: disk.waiting > 3)
-            await append(leader, b"meanwhile")
-            assert (leader.is_leader, leader.stopped_because) == (True, None)
-            assert sum("can't be read for a follower" in each for each in caplog.messages) == 1
-            disk.error = None
-            await until(lambda: is_filled(leader, follower))
-
-    run(scenario)
+    async with group_of(tmp_path, 1, 2, 3) as group:
+        leader, follower = await fall_behind(group)
+        disk.error = OSError(errno.EIO, "the sector is bad")
+        group.network.heal()
+        await until(lambda: disk.waiting > 3)
+        await append(leader, b"meanwhile")
+        assert (leader.is_leader, leader.stopped_because) == (True, None)
+        assert sum("can't be read for a follower" in each for each in caplog.messages) == 1
+        disk.error = None
+        await until(lambda: is_filled(leader, follower))
 
 
-def test_damage_stops_a_leader_before_it_spreads(tmp_path: Path, disk: Disk) -> None:
-    async def scenario() -> None:
-        async with group_of(tmp_path, 1, 2, 3) as group:
-            leader, _ = await fall_behind(group)
-            disk.error = StorageDamaged("a file", 7, "the checksum does not match")
-            group.network.heal()
-            await until(lambda: leader.stopped_because is not None)
-
-    run(scenario)
+async def test_damage_stops_a_leader_before_it_spreads(tmp_path: Path, disk: Disk) -> None:
+    async with group_of(tmp_path, 1, 2, 3) as group:
+        leader, _ = await fall_behind(group)
+        disk.error = StorageDamaged("a file", 7, "the checksum does not match")
+        group.network.heal()
+        await until(lambda: leader.stopped_because is not None)
 
 
 class StandIn:

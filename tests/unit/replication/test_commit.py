@@ -18,31 +18,25 @@ def test_all_waiters_hear_of_it_once_and_in_order() -> None:
     assert heard == [("first", None), ("second", None), ("late", None)]
 
 
-def test_a_waiter_with_a_bug_does_not_keep_it_from_the_others() -> None:
-    async def scenario() -> None:
-        reported: list[object] = []
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: reported.append(context["exception"]))
-        heard: list[Refused | None] = []
-        commit = Commit()
-        commit.then(lambda _: 1 / 0)  # type: ignore[arg-type]
-        commit.then(heard.append)
-        commit.settle(None)
-        assert heard == [None]
-        assert isinstance(reported[0], ZeroDivisionError)
-
-    asyncio.run(scenario())
+async def test_a_waiter_with_a_bug_does_not_keep_it_from_the_others() -> None:
+    reported: list[object] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: reported.append(context["exception"]))
+    heard: list[Refused | None] = []
+    commit = Commit()
+    commit.then(lambda _: 1 / 0)  # type: ignore[arg-type]
+    commit.then(heard.append)
+    commit.settle(None)
+    assert heard == [None]
+    assert isinstance(reported[0], ZeroDivisionError)
 
 
-def test_it_can_be_awaited_before_and_after_it_is_settled() -> None:
-    async def scenario() -> None:
-        commit = Commit()
-        asyncio.get_running_loop().call_soon(commit.settle, None)
-        await commit
-        await commit
-        failed = Commit()
-        failed.settle(Refused(Reason.STORAGE_ERROR, "full"))
-        with pytest.raises(Refused, match="full"):
-            await failed
-
-    asyncio.run(scenario())
+async def test_it_can_be_awaited_before_and_after_it_is_settled() -> None:
+    commit = Commit()
+    asyncio.get_running_loop().call_soon(commit.settle, None)
+    await commit
+    await commit
+    failed = Commit()
+    failed.settle(Refused(Reason.STORAGE_ERROR, "full"))
+    with pytest.raises(Refused, match="full"):
+        await failed

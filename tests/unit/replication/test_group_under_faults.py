@@ -16,7 +16,7 @@ from penstock.model.topic_config import TopicConfig
 from penstock.replication.replica import Replica
 
 from .group_rig import Group, group_of, log_bytes, until
-from .rig import batch, read_values, run
+from .rig import batch, read_values
 
 BATCHES = 60
 
@@ -96,29 +96,25 @@ def is_equal(group: Group) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_nothing_acknowledged_is_lost_doubled_or_reordered(tmp_path: Path, seed: int) -> None:
+async def test_nothing_acknowledged_is_lost_doubled_or_reordered(tmp_path: Path, seed: int) -> None:
     random = Random(seed)
-
-    async def scenario() -> None:
-        config = TopicConfig(segment_bytes=2_000)
-        async with group_of(tmp_path, 1, 2, 3, config=config) as group:
-            producers = [Producer(number, group, random) for number in range(3)]
-            is_over = asyncio.Event()
-            troubling = asyncio.create_task(trouble(group, random, is_over))
-            try:
-                await asyncio.gather(*(one.run() for one in producers))
-            finally:
-                is_over.set()
-                await troubling
-            assert [replica.stopped_because for replica in group.replicas] == [None] * 3
-            await until(lambda: is_equal(group))
-            stored = read_values(await group.leader())
-            for producer in producers:
-                mine = [value for value in stored if value is not None]
-                mine = [value for value in mine if value.startswith(b"%d:" % producer.producer_id)]
-                assert mine == [producer.value(number) for number in range(BATCHES)]
-            await until(lambda: len({len(log_bytes(replica)) for replica in group.replicas}) == 1)
-            await until(lambda: log_bytes(group.replica(1)) == log_bytes(group.replica(2)))
-            await until(lambda: log_bytes(group.replica(2)) == log_bytes(group.replica(3)))
-
-    run(scenario)
+    config = TopicConfig(segment_bytes=2_000)
+    async with group_of(tmp_path, 1, 2, 3, config=config) as group:
+        producers = [Producer(number, group, random) for number in range(3)]
+        is_over = asyncio.Event()
+        troubling = asyncio.create_task(trouble(group, random, is_over))
+        try:
+            await asyncio.gather(*(one.run() for one in producers))
+        finally:
+            is_over.set()
+            await troubling
+        assert [replica.stopped_because for replica in group.replicas] == [None] * 3
+        await until(lambda: is_equal(group))
+        stored = read_values(await group.leader())
+        for producer in producers:
+            mine = [value for value in stored if value is not None]
+            mine = [value for value in mine if value.startswith(b"%d:" % producer.producer_id)]
+            assert mine == [producer.value(number) for number in range(BATCHES)]
+        await until(lambda: len({len(log_bytes(replica)) for replica in group.replicas}) == 1)
+        await until(lambda: log_bytes(group.replica(1)) == log_bytes(group.replica(2)))
+        await until(lambda: log_bytes(group.replica(2)) == log_bytes(group.replica(3)))

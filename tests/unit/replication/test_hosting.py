@@ -71,78 +71,66 @@ async def host_on(node: Node, snapshot_records: int = 20_000) -> Host[Table, Put
     return host
 
 
-def test_a_decision_sees_earlier_ones_and_answers_after_they_are_safe(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running(tmp_path) as node:
-            host = await host_on(node)
-            node.faults.writes_go_on.clear()
-            first = asyncio.create_task(host.decide(lambda _: ([("a", 1)], "first")))
-            await asyncio.sleep(0)
-            seen = asyncio.create_task(host.decide(lambda table: ([], dict(table.numbers))))
-            await asyncio.sleep(0.05)
-            assert host.state.numbers == {"a": 1}
-            assert not first.done()
-            assert not seen.done()
-            node.faults.writes_go_on.set()
-            assert await first == "first"
-            assert await seen == {"a": 1}
-
-    run(scenario)
+async def test_a_decision_sees_earlier_ones_and_answers_after_they_are_safe(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        host = await host_on(node)
+        node.faults.writes_go_on.clear()
+        first = asyncio.create_task(host.decide(lambda _: ([("a", 1)], "first")))
+        await asyncio.sleep(0)
+        seen = asyncio.create_task(host.decide(lambda table: ([], dict(table.numbers))))
+        await asyncio.sleep(0.05)
+        assert host.state.numbers == {"a": 1}
+        assert not first.done()
+        assert not seen.done()
+        node.faults.writes_go_on.set()
+        assert await first == "first"
+        assert await seen == {"a": 1}
 
 
-def test_a_restart_replays_what_no_snapshot_covers(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running(tmp_path) as node:
-            host = await host_on(node)
-            await host.submit([("a", 1), ("b", 2)])
-            await host.submit([("a", None)])
-        async with running(tmp_path) as node:
-            host = await host_on(node)
-            assert (host.state.numbers, host.state.applied) == ({"b": 2}, 3)
-            await host.close()
-        async with running(tmp_path) as node:
-            host = await host_on(node)
-            assert (host.state.numbers, host.state.applied) == ({"b": 2}, 0)
-            await host.submit([("c", 3)])
-        async with running(tmp_path) as node:
-            host = await host_on(node)
-            assert (host.state.numbers, host.state.applied) == ({"b": 2, "c": 3}, 1)
-
-    run(scenario)
+async def test_a_restart_replays_what_no_snapshot_covers(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        host = await host_on(node)
+        await host.submit([("a", 1), ("b", 2)])
+        await host.submit([("a", None)])
+    async with running(tmp_path) as node:
+        host = await host_on(node)
+        assert (host.state.numbers, host.state.applied) == ({"b": 2}, 3)
+        await host.close()
+    async with running(tmp_path) as node:
+        host = await host_on(node)
+        assert (host.state.numbers, host.state.applied) == ({"b": 2}, 0)
+        await host.submit([("c", 3)])
+    async with running(tmp_path) as node:
+        host = await host_on(node)
+        assert (host.state.numbers, host.state.applied) == ({"b": 2, "c": 3}, 1)
 
 
-def test_a_snapshot_is_written_every_so_many_records(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running(tmp_path) as node:
-            host = await host_on(node, snapshot_records=10)
-            for number in range(25):
-                await host.submit([("n", number)])
-                # One that is due while another is written would come later.
-                await until(lambda: host._snapshotting is None)
-        async with running(tmp_path) as node:
-            host = await host_on(node)
-            assert (host.state.numbers, host.state.applied) == ({"n": 24}, 5)
-
-    run(scenario)
+async def test_a_snapshot_is_written_every_so_many_records(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        host = await host_on(node, snapshot_records=10)
+        for number in range(25):
+            await host.submit([("n", number)])
+            # One that is due while another is written would come later.
+            await until(lambda: host._snapshotting is None)
+    async with running(tmp_path) as node:
+        host = await host_on(node)
+        assert (host.state.numbers, host.state.applied) == ({"n": 24}, 5)
 
 
-def test_what_is_lost_before_its_snapshot_begins_is_in_no_snapshot(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running(tmp_path) as node:
-            host = await host_on(node, snapshot_records=1)
-            node.faults.writes_go_on.clear()
-            done = host.submit([("never", 1)])
-            writing = host._snapshotting
-            assert writing is not None
-            # In the same turn: the task of the snapshot has not begun.
-            host.replica.stop(OSError(errno.EIO, "gone"))
-            node.faults.writes_go_on.set()
-            assert not await writing
-            with pytest.raises(Refused):
-                await done
-            assert read_snapshot(node.file_system, host._file._path) is None
-
-    run(scenario)
+async def test_what_is_lost_before_its_snapshot_begins_is_in_no_snapshot(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        host = await host_on(node, snapshot_records=1)
+        node.faults.writes_go_on.clear()
+        done = host.submit([("never", 1)])
+        writing = host._snapshotting
+        assert writing is not None
+        # In the same turn: the task of the snapshot has not begun.
+        host.replica.stop(OSError(errno.EIO, "gone"))
+        node.faults.writes_go_on.set()
+        assert not await writing
+        with pytest.raises(Refused):
+            await done
+        assert read_snapshot(node.file_system, host._file._path) is None
 
 
 def test_bytes_of_a_snapshot_are_made_by_a_worker_of_the_state_as_it_was(
@@ -178,57 +166,51 @@ def test_bytes_of_a_snapshot_are_made_by_a_worker_of_the_state_as_it_was(
     assert threading.main_thread() not in threads
 
 
-def test_a_failed_write_voids_the_state_until_it_is_known_what_became_of_it(
+async def test_a_failed_write_voids_the_state_until_it_is_known_what_became_of_it(
     tmp_path: Path,
 ) -> None:
-    async def scenario() -> None:
-        async with running(tmp_path) as node:
-            host = await host_on(node)
-            told: list[str] = []
-            host.on_lost(lambda: told.append("lost"))
-            host.on_ready(lambda: told.append("ready"))
-            await host.submit([("kept", 1)])
-            node.faults.write_error = errno.ENOSPC
-            node.faults.writes_go_on.clear()
-            failed = [host.submit([("late", number)]) for number in range(3)]
-            await asyncio.sleep(0.02)
-            failed.append(host.submit([("late", 9)]))
-            node.faults.writes_go_on.set()
-            for outcome in failed:
-                with pytest.raises(Refused) as caught:
-                    await outcome
-                assert caught.value.reason is Reason.STORAGE_ERROR
-            assert not host.is_ready
-            assert told == ["lost"]
-            for attempt in (
-                host.submit([("early", 1)]),
-                host.decide(lambda _: ([("early", 1)], None)),
-            ):
-                with pytest.raises(Refused) as caught:
-                    await attempt
-                assert caught.value.reason is Reason.STORAGE_ERROR
-            node.faults.write_error = None
-            await until(lambda: host.is_ready)
-            seen = await host.decide(lambda table: ([("next", 2)], dict(table.numbers)))
-            assert seen == {"kept": 1, "late": 9}
-            assert told == ["lost", "ready"]
-            assert host.state.numbers == {"kept": 1, "late": 9, "next": 2}
-
-    run(scenario)
+    async with running(tmp_path) as node:
+        host = await host_on(node)
+        told: list[str] = []
+        host.on_lost(lambda: told.append("lost"))
+        host.on_ready(lambda: told.append("ready"))
+        await host.submit([("kept", 1)])
+        node.faults.write_error = errno.ENOSPC
+        node.faults.writes_go_on.clear()
+        failed = [host.submit([("late", number)]) for number in range(3)]
+        await asyncio.sleep(0.02)
+        failed.append(host.submit([("late", 9)]))
+        node.faults.writes_go_on.set()
+        for outcome in failed:
+            with pytest.raises(Refused) as caught:
+                await outcome
+            assert caught.value.reason is Reason.STORAGE_ERROR
+        assert not host.is_ready
+        assert told == ["lost"]
+        for attempt in (
+            host.submit([("early", 1)]),
+            host.decide(lambda _: ([("early", 1)], None)),
+        ):
+            with pytest.raises(Refused) as caught:
+                await attempt
+            assert caught.value.reason is Reason.STORAGE_ERROR
+        node.faults.write_error = None
+        await until(lambda: host.is_ready)
+        seen = await host.decide(lambda table: ([("next", 2)], dict(table.numbers)))
+        assert seen == {"kept": 1, "late": 9}
+        assert told == ["lost", "ready"]
+        assert host.state.numbers == {"kept": 1, "late": 9, "next": 2}
 
 
-def test_a_stopped_replica_fails_decisions_with_its_reason(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running(tmp_path) as node:
-            host = await host_on(node)
-            node.faults.sync_error = errno.EIO
-            for _ in range(2):
-                with pytest.raises(Refused) as caught:
-                    await host.decide(lambda _: ([("a", 1)], None))
-                assert caught.value.reason is Reason.STORAGE_ERROR
-            node.faults.sync_error = None
-
-    run(scenario)
+async def test_a_stopped_replica_fails_decisions_with_its_reason(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        host = await host_on(node)
+        node.faults.sync_error = errno.EIO
+        for _ in range(2):
+            with pytest.raises(Refused) as caught:
+                await host.decide(lambda _: ([("a", 1)], None))
+            assert caught.value.reason is Reason.STORAGE_ERROR
+        node.faults.sync_error = None
 
 
 def test_a_damaged_or_future_snapshot_is_left_aside_for_good(tmp_path: Path) -> None:
@@ -261,54 +243,44 @@ def test_a_damaged_or_future_snapshot_is_left_aside_for_good(tmp_path: Path) -> 
     run(shorter_log)
 
 
-def test_a_snapshot_of_another_format_is_left_aside(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        path = tmp_path / "table.snapshot"
-        async with running(tmp_path) as node:
-            host = await host_on(node)
-            await host.submit([("a", 1)])
-            write_snapshot(node.file_system, path, Snapshot(data=b"not json", offset=Offset(1)))
-        async with running(tmp_path) as node:
-            host = await host_on(node)
-            assert host.state.numbers == {"a": 1}
-            assert not path.exists()
-
-    run(scenario)
+async def test_a_snapshot_of_another_format_is_left_aside(tmp_path: Path) -> None:
+    path = tmp_path / "table.snapshot"
+    async with running(tmp_path) as node:
+        host = await host_on(node)
+        await host.submit([("a", 1)])
+        write_snapshot(node.file_system, path, Snapshot(data=b"not json", offset=Offset(1)))
+    async with running(tmp_path) as node:
+        host = await host_on(node)
+        assert host.state.numbers == {"a": 1}
+        assert not path.exists()
 
 
-def test_compaction_never_brings_a_deleted_name_back(tmp_path: Path) -> None:
+async def test_compaction_never_brings_a_deleted_name_back(tmp_path: Path) -> None:
     """A tombstone may go only after a snapshot that has seen it, or a replay would miss it."""
-
-    async def scenario() -> None:
-        async with running(tmp_path) as node:
-            host = await host_on(node)
-            await host.submit([("doomed", 1)])
-            await host.write_snapshot()
-            await host.submit([("doomed", None)])
-            for number in range(100):
-                await host.submit([("filler", number)])
-            for _ in range(3):
-                node.clock.ms += 5 * 24 * 3600 * 1000
-                await host.replica.maintain(node.clock.ms)
-        async with running(tmp_path) as node:
-            host = await host_on(node)
-            assert host.state.numbers == {"filler": 99}
-
-    run(scenario)
+    async with running(tmp_path) as node:
+        host = await host_on(node)
+        await host.submit([("doomed", 1)])
+        await host.write_snapshot()
+        await host.submit([("doomed", None)])
+        for number in range(100):
+            await host.submit([("filler", number)])
+        for _ in range(3):
+            node.clock.ms += 5 * 24 * 3600 * 1000
+            await host.replica.maintain(node.clock.ms)
+    async with running(tmp_path) as node:
+        host = await host_on(node)
+        assert host.state.numbers == {"filler": 99}
 
 
-def test_a_caller_that_gives_up_does_not_disturb_the_rest(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running(tmp_path) as node:
-            host = await host_on(node)
-            node.faults.writes_go_on.clear()
-            impatient = asyncio.create_task(host.decide(lambda _: ([("a", 1)], None)))
-            patient = asyncio.create_task(host.decide(lambda _: ([("b", 2)], None)))
-            await asyncio.sleep(0.01)
-            impatient.cancel()
-            await asyncio.sleep(0)
-            node.faults.writes_go_on.set()
-            await patient
-            assert host.state.numbers == {"a": 1, "b": 2}
-
-    run(scenario)
+async def test_a_caller_that_gives_up_does_not_disturb_the_rest(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        host = await host_on(node)
+        node.faults.writes_go_on.clear()
+        impatient = asyncio.create_task(host.decide(lambda _: ([("a", 1)], None)))
+        patient = asyncio.create_task(host.decide(lambda _: ([("b", 2)], None)))
+        await asyncio.sleep(0.01)
+        impatient.cancel()
+        await asyncio.sleep(0)
+        node.faults.writes_go_on.set()
+        await patient
+        assert host.state.numbers == {"a": 1, "b": 2}

@@ -11,25 +11,22 @@ def pressure() -> Pressure:
     return Pressure(Limits(unflushed_bytes_max=100))
 
 
-def test_it_is_over_beyond_half_of_the_bound_and_relieved_below() -> None:
-    async def scenario() -> None:
-        meter = pressure()
-        relieved: list[str] = []
-        meter.add(50)
-        assert not meter.is_over
-        meter.add(1)
-        assert meter.is_over
-        meter.on_relief(lambda: relieved.append("now"))
-        meter.remove(1)
-        assert not meter.is_over
-        assert relieved == [], "whoever releases bytes is not interrupted"
-        await asyncio.sleep(0)
-        assert relieved == ["now"]
-        meter.remove(50)
-        await asyncio.sleep(0)
-        assert relieved == ["now"]
-
-    asyncio.run(scenario())
+async def test_it_is_over_beyond_half_of_the_bound_and_relieved_below() -> None:
+    meter = pressure()
+    relieved: list[str] = []
+    meter.add(50)
+    assert not meter.is_over
+    meter.add(1)
+    assert meter.is_over
+    meter.on_relief(lambda: relieved.append("now"))
+    meter.remove(1)
+    assert not meter.is_over
+    assert relieved == [], "whoever releases bytes is not interrupted"
+    await asyncio.sleep(0)
+    assert relieved == ["now"]
+    meter.remove(50)
+    await asyncio.sleep(0)
+    assert relieved == ["now"]
 
 
 def test_without_pressure_relief_is_at_once() -> None:

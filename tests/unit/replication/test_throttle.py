@@ -21,7 +21,7 @@ from penstock.replication.throttle import (
 )
 
 from .group_rig import Group, group_of, log_bytes, until
-from .rig import SETTINGS, batch, run
+from .rig import SETTINGS, batch
 
 OWN, OTHER, THIRD, NEWCOMER = (ReplicaId(BrokerId(n), DirectoryId(f"d{n}")) for n in range(1, 5))
 KB = 1_000
@@ -255,84 +255,71 @@ async def ticks(leader: Replica, count: int) -> None:
 
 
 @pytest.mark.parametrize("config", [EVERY_LEADER, EVERY_FOLLOWER])
-def test_a_learner_gets_what_the_rate_allows_and_then_the_rest_at_once(
+async def test_a_learner_gets_what_the_rate_allows_and_then_the_rest_at_once(
     tmp_path: Path, config: TopicConfig
 ) -> None:
-    async def scenario() -> None:
-        async with group_of(tmp_path, 1, 2, 3, config=config) as group:
-            leader = await group.leader()
-            await fill(leader)
-            set_rate(group, 20 * KB)
-            newcomer = await add_learner(group, leader)
-            begin, got = leader._ticks, bytes_to(group, 4)
-            await ticks(leader, 3 * TICKS_PER_S)
-            seconds = (leader._ticks - begin) / TICKS_PER_S
-            sent = bytes_to(group, 4) - got
-            assert 0.5 * seconds * 20 * KB <= sent <= (seconds + 1) * 20 * KB
-            assert newcomer.id in leader.membership.learners
-            (status,) = [s for s in leader._node.replicas() if s.replica == newcomer.id]
-            assert status.recently_active, "it hears its leader and answers"
-            begin = leader._ticks
-            set_rate(group, None)
-            await until(lambda: leader.is_reconciled)
-            assert leader._ticks - begin < 3 * TICKS_PER_S, "the rest would take seven seconds"
-            await until(lambda: log_bytes(newcomer) == log_bytes(leader))
-
-    run(scenario)
+    async with group_of(tmp_path, 1, 2, 3, config=config) as group:
+        leader = await group.leader()
+        await fill(leader)
+        set_rate(group, 20 * KB)
+        newcomer = await add_learner(group, leader)
+        begin, got = leader._ticks, bytes_to(group, 4)
+        await ticks(leader, 3 * TICKS_PER_S)
+        seconds = (leader._ticks - begin) / TICKS_PER_S
+        sent = bytes_to(group, 4) - got
+        assert 0.5 * seconds * 20 * KB <= sent <= (seconds + 1) * 20 * KB
+        assert newcomer.id in leader.membership.learners
+        (status,) = [s for s in leader._node.replicas() if s.replica == newcomer.id]
+        assert status.recently_active, "it hears its leader and answers"
+        begin = leader._ticks
+        set_rate(group, None)
+        await until(lambda: leader.is_reconciled)
+        assert leader._ticks - begin < 3 * TICKS_PER_S, "the rest would take seven seconds"
+        await until(lambda: log_bytes(newcomer) == log_bytes(leader))
 
 
-def test_a_throttle_of_one_byte_a_second_stops_no_producer(tmp_path: Path) -> None:
+async def test_a_throttle_of_one_byte_a_second_stops_no_producer(tmp_path: Path) -> None:
     config = TopicConfig(throttled_leaders=EVERYBODY, throttled_followers=EVERYBODY)
-
-    async def scenario() -> None:
-        async with group_of(tmp_path, 1, 2, 3, config=config) as group:
-            leader = await group.leader()
-            set_rate(group, 1)
-            await add_learner(group, leader)
-            begin = leader._ticks
-            for _ in range(50):
-                leader.append(batch(VALUE))
-                await leader.committed()
-            assert leader._ticks - begin < 5 * TICKS_PER_S
-            assert leader.is_leader
-
-    run(scenario)
-
-
-def test_a_voter_that_was_away_is_held_back_until_it_is_needed(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with group_of(tmp_path, 1, 2, 3, config=EVERY_LEADER) as group:
-            leader = await group.leader()
-            away, other = (n for n in (1, 2, 3) if n != leader.id.node)
-            group.network.isolate(away)
-            await until(lambda: away not in leader.in_sync())
-            await fill(leader)
-            set_rate(group, 10)
-            group.network.heal()
-            await ticks(leader, TICKS_PER_S)
-            assert bytes_to(group, away) < 10 * KB
-            await group.crash(other)
-            begin = leader._ticks
+    async with group_of(tmp_path, 1, 2, 3, config=config) as group:
+        leader = await group.leader()
+        set_rate(group, 1)
+        await add_learner(group, leader)
+        begin = leader._ticks
+        for _ in range(50):
             leader.append(batch(VALUE))
             await leader.committed()
-            assert leader._ticks - begin < 4 * TICKS_PER_S, "a time-out shows that it is needed"
+        assert leader._ticks - begin < 5 * TICKS_PER_S
+        assert leader.is_leader
 
-    run(scenario)
+
+async def test_a_voter_that_was_away_is_held_back_until_it_is_needed(tmp_path: Path) -> None:
+    async with group_of(tmp_path, 1, 2, 3, config=EVERY_LEADER) as group:
+        leader = await group.leader()
+        away, other = (n for n in (1, 2, 3) if n != leader.id.node)
+        group.network.isolate(away)
+        await until(lambda: away not in leader.in_sync())
+        await fill(leader)
+        set_rate(group, 10)
+        group.network.heal()
+        await ticks(leader, TICKS_PER_S)
+        assert bytes_to(group, away) < 10 * KB
+        await group.crash(other)
+        begin = leader._ticks
+        leader.append(batch(VALUE))
+        await leader.committed()
+        assert leader._ticks - begin < 4 * TICKS_PER_S, "a time-out shows that it is needed"
 
 
-def test_a_throttle_that_is_removed_from_the_topic_holds_nobody_back(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with group_of(tmp_path, 1, 2, 3, config=EVERY_LEADER) as group:
-            leader = await group.leader()
-            await fill(leader)
-            set_rate(group, 1)
-            await add_learner(group, leader)
-            await ticks(leader, TICKS_PER_S)
-            assert bytes_to(group, 4) < 10 * KB
-            begin = leader._ticks
-            for replica in group.replicas:
-                replica.set_config(TopicConfig())
-            await until(lambda: leader.is_reconciled)
-            assert leader._ticks - begin < 3 * TICKS_PER_S
-
-    run(scenario)
+async def test_a_throttle_that_is_removed_from_the_topic_holds_nobody_back(tmp_path: Path) -> None:
+    async with group_of(tmp_path, 1, 2, 3, config=EVERY_LEADER) as group:
+        leader = await group.leader()
+        await fill(leader)
+        set_rate(group, 1)
+        await add_learner(group, leader)
+        await ticks(leader, TICKS_PER_S)
+        assert bytes_to(group, 4) < 10 * KB
+        begin = leader._ticks
+        for replica in group.replicas:
+            replica.set_config(TopicConfig())
+        await until(lambda: leader.is_reconciled)
+        assert leader._ticks - begin < 3 * TICKS_PER_S

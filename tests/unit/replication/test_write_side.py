@@ -8,45 +8,38 @@ from typing import Any
 from penstock.replication.write_side import WriteSide
 
 from .group_rig import until
-from .rig import run
 
 THREADS = 4
 REPORTS = 2_000
 
 
-def test_reports_of_many_threads_all_arrive_in_the_order_of_each_thread() -> None:
-    async def scenario() -> None:
-        heard: dict[int, list[int]] = {number: [] for number in range(THREADS)}
-        with ThreadPoolExecutor(THREADS) as executor:
-            side = WriteSide(executor)
+async def test_reports_of_many_threads_all_arrive_in_the_order_of_each_thread() -> None:
+    heard: dict[int, list[int]] = {number: [] for number in range(THREADS)}
+    with ThreadPoolExecutor(THREADS) as executor:
+        side = WriteSide(executor)
 
-            def work(number: int) -> None:
-                for count in range(REPORTS):
-                    side.report(heard[number].append, count)
+        def work(number: int) -> None:
+            for count in range(REPORTS):
+                side.report(heard[number].append, count)
 
-            for number in range(THREADS):
-                side.start(work, number)
-            await until(lambda: all(len(each) == REPORTS for each in heard.values()))
-        assert all(each == list(range(REPORTS)) for each in heard.values())
-
-    run(scenario)
+        for number in range(THREADS):
+            side.start(work, number)
+        await until(lambda: all(len(each) == REPORTS for each in heard.values()))
+    assert all(each == list(range(REPORTS)) for each in heard.values())
 
 
-def test_what_is_done_while_the_loop_is_busy_is_reported_in_one_call() -> None:
-    async def scenario() -> None:
-        loop = asyncio.get_running_loop()
-        calls: list[Any] = []
-        heard: list[int] = []
-        with ThreadPoolExecutor(THREADS) as executor:
-            side = WriteSide(executor)
-            side._loop = _Counting(loop, calls)  # type: ignore[assignment]
-            # This blocks the loop, as a turn with much to do would.
-            wait([executor.submit(side.report, heard.append, number) for number in range(50)])
-            await until(lambda: len(heard) == 50)
-        # Two threads may ask at the same moment.
-        assert len(calls) <= THREADS
-
-    run(scenario)
+async def test_what_is_done_while_the_loop_is_busy_is_reported_in_one_call() -> None:
+    loop = asyncio.get_running_loop()
+    calls: list[Any] = []
+    heard: list[int] = []
+    with ThreadPoolExecutor(THREADS) as executor:
+        side = WriteSide(executor)
+        side._loop = _Counting(loop, calls)  # type: ignore[assignment]
+        # This blocks the loop, as a turn with much to do would.
+        wait([executor.submit(side.report, heard.append, number) for number in range(50)])
+        await until(lambda: len(heard) == 50)
+    # Two threads may ask at the same moment.
+    assert len(calls) <= THREADS
 
 
 class _Counting:
@@ -59,30 +52,25 @@ class _Counting:
         self._loop.call_soon_threadsafe(callback)
 
 
-def test_a_report_that_raises_does_not_silence_the_others() -> None:
-    async def scenario() -> None:
-        problems: list[Any] = []
-        asyncio.get_running_loop().set_exception_handler(
-            lambda _, context: problems.append(context)
-        )
-        heard: list[str] = []
+async def test_a_report_that_raises_does_not_silence_the_others() -> None:
+    problems: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
+    heard: list[str] = []
 
-        def breaks() -> None:
-            raise ValueError("a bug")
+    def breaks() -> None:
+        raise ValueError("a bug")
 
-        with ThreadPoolExecutor(1) as executor:
-            side = WriteSide(executor)
+    with ThreadPoolExecutor(1) as executor:
+        side = WriteSide(executor)
 
-            def work() -> None:
-                side.report(heard.append, "before")
-                side.report(breaks)
-                side.report(heard.append, "after")
+        def work() -> None:
+            side.report(heard.append, "before")
+            side.report(breaks)
+            side.report(heard.append, "after")
 
-            thread = Thread(target=work)
-            thread.start()
-            thread.join()
-            await until(lambda: len(heard) == 2)
-        assert heard == ["before", "after"]
-        assert isinstance(problems[0]["exception"], ValueError)
-
-    run(scenario)
+        thread = Thread(target=work)
+        thread.start()
+        thread.join()
+        await until(lambda: len(heard) == 2)
+    assert heard == ["before", "after"]
+    assert isinstance(problems[0]["exception"], ValueError)

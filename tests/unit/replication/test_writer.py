@@ -42,38 +42,34 @@ def replaced(log: Log, index: int) -> LogWrite:
     return LogWrite(1, None, index, [batch(offset)], must_sync=False)
 
 
-def test_a_cut_that_fails_half_way_breaks_the_log_and_nothing_is_written_any_more() -> None:
+async def test_a_cut_that_fails_half_way_breaks_the_log_and_nothing_is_written_any_more() -> None:
     """Tried again, it would take the log for cut, and write beside what is still there."""
+    disk = FaultFileSystem()
+    log = Bench(disk).create()
+    fill(log, 20)
+    owner = Owner()
+    loop = asyncio.get_running_loop()
+    with ThreadPoolExecutor(1) as executor:
+        writer = Writer(
+            log,
+            owner,
+            loop=loop,
+            side=WriteSide(executor),
+            syncs_before_ack=True,
+        )
+        disk.failing.add("sync")
+        writer.put(replaced(log, 12))
+        await writer.idle()
+        disk.failing.clear()
+        assert owner.broken is not None
 
-    async def scenario() -> None:
-        disk = FaultFileSystem()
-        log = Bench(disk).create()
-        fill(log, 20)
-        owner = Owner()
-        loop = asyncio.get_running_loop()
-        with ThreadPoolExecutor(1) as executor:
-            writer = Writer(
-                log,
-                owner,
-                loop=loop,
-                side=WriteSide(executor),
-                syncs_before_ack=True,
-            )
-            disk.failing.add("sync")
-            writer.put(replaced(log, 12))
-            await writer.idle()
-            disk.failing.clear()
-            assert owner.broken is not None
+        def chore(checkpoint: Checkpointer) -> None:
+            checkpoint()
 
-            def chore(checkpoint: Checkpointer) -> None:
-                checkpoint()
-
-            with pytest.raises(Refused, match="broken"):
-                await writer.exclusively(chore)
-            writer.sync_soon()
-            writer.put(replaced(log, 12))
-            await writer.idle()
-        assert owner.numbers == []
-        assert Bench(disk.after_kill()).open().end_offset in (11, 20)
-
-    asyncio.run(scenario())
+        with pytest.raises(Refused, match="broken"):
+            await writer.exclusively(chore)
+        writer.sync_soon()
+        writer.put(replaced(log, 12))
+        await writer.idle()
+    assert owner.numbers == []
+    assert Bench(disk.after_kill()).open().end_offset in (11, 20)
