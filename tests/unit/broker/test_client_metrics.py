@@ -9,7 +9,7 @@ from penstock.broker.client_metrics import ClientMetrics, MetricsClient
 from penstock.broker.configs import ClientMetricsResource
 from penstock.cluster.changes import BrokersChanged, Change, ClientMetricsChanged
 from penstock.cluster.client_metrics import INTERVAL_MS_DEFAULT
-from tests.unit.lone_node import LoneNode, run
+from tests.unit.lone_node import LoneNode
 
 
 class Clock:
@@ -115,20 +115,17 @@ def test_the_bytes_of_all_clients_are_bounded() -> None:
     assert metrics.last_pushed() == []
 
 
-def test_subscriptions_survive_a_killed_process(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        node = await LoneNode.start(tmp_path)
-        asked: list[tuple[ClientMetricsResource, Mapping[str, str | None]]] = [
-            (ClientMetricsResource(name), {"metrics": metrics})
-            for name, metrics in (("kept", "x"), ("gone", "y"))
-        ]
-        assert await node.services.configs.replace(asked) == [None, None]
-        await node.services.configs.replace([(ClientMetricsResource("gone"), {})])
-        assert node.services.client_metrics.wanted_of(client()).metrics == ("x",)
-        node.kill()
-        node = await LoneNode.start(tmp_path)
-        assert node.services.client_metrics.subscriptions() == ["kept"]
-        assert node.services.client_metrics.wanted_of(client()).metrics == ("x",)
-        await node.stop()
-
-    run(scenario)
+async def test_subscriptions_survive_a_killed_process(tmp_path: Path) -> None:
+    node = await LoneNode.start(tmp_path)
+    asked: list[tuple[ClientMetricsResource, Mapping[str, str | None]]] = [
+        (ClientMetricsResource(name), {"metrics": metrics})
+        for name, metrics in (("kept", "x"), ("gone", "y"))
+    ]
+    assert await node.services.configs.replace(asked) == [None, None]
+    await node.services.configs.replace([(ClientMetricsResource("gone"), {})])
+    assert node.services.client_metrics.wanted_of(client()).metrics == ("x",)
+    node.kill()
+    node = await LoneNode.start(tmp_path)
+    assert node.services.client_metrics.subscriptions() == ["kept"]
+    assert node.services.client_metrics.wanted_of(client()).metrics == ("x",)
+    await node.stop()

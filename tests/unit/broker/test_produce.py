@@ -23,7 +23,6 @@ from tests.unit.replication.rig import (
     TOPIC_ID,
     batch,
     read_values,
-    run,
 )
 
 
@@ -56,135 +55,112 @@ def write(produce: Produce, timeout_s: float, *values: tuple[int, bytes]) -> Any
     return production.finish()
 
 
-def test_it_is_answered_when_every_partition_is_safe(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running(tmp_path) as node:
-            await node.create(TOPIC, TOPIC_ID, range(2), TopicConfig())
-            produce = produce_on(node)
-            assert await outcome(write(produce, 30, (0, b"a"), (1, b"b"))) == [None, None]
-            assert await outcome(write(produce, 30, (0, b"c"))) == [None]
-            assert read_values(node.partitions.get(TOPIC, 0)) == [b"a", b"c"]
-
-    run(scenario)
+async def test_it_is_answered_when_every_partition_is_safe(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        await node.create(TOPIC, TOPIC_ID, range(2), TopicConfig())
+        produce = produce_on(node)
+        assert await outcome(write(produce, 30, (0, b"a"), (1, b"b"))) == [None, None]
+        assert await outcome(write(produce, 30, (0, b"c"))) == [None]
+        assert read_values(node.partitions.get(TOPIC, 0)) == [b"a", b"c"]
 
 
-def test_each_partition_has_its_own_outcome(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running(tmp_path) as node:
-            await node.create(TOPIC, TOPIC_ID, range(2), TopicConfig())
-            produce = produce_on(node)
-            production = produce.start(ACKS_ALL, START_MS / 1000 + 30)
-            production.append(TOPIC, NO_TOPIC_ID, 0, batch(b"a"))
-            await node.partitions.get(TOPIC, 0).committed()
-            node.faults.write_error = errno.ENOSPC
-            production.append(TOPIC, NO_TOPIC_ID, 1, batch(b"b"))
-            production.append(TOPIC, NO_TOPIC_ID, 2, batch(b"c"))
-            assert await outcome(production.finish()) == [
-                None,
-                Reason.STORAGE_ERROR,
-                Reason.UNKNOWN_TOPIC_OR_PARTITION,
-            ]
-
-    run(scenario)
+async def test_each_partition_has_its_own_outcome(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        await node.create(TOPIC, TOPIC_ID, range(2), TopicConfig())
+        produce = produce_on(node)
+        production = produce.start(ACKS_ALL, START_MS / 1000 + 30)
+        production.append(TOPIC, NO_TOPIC_ID, 0, batch(b"a"))
+        await node.partitions.get(TOPIC, 0).committed()
+        node.faults.write_error = errno.ENOSPC
+        production.append(TOPIC, NO_TOPIC_ID, 1, batch(b"b"))
+        production.append(TOPIC, NO_TOPIC_ID, 2, batch(b"c"))
+        assert await outcome(production.finish()) == [
+            None,
+            Reason.STORAGE_ERROR,
+            Reason.UNKNOWN_TOPIC_OR_PARTITION,
+        ]
 
 
-def test_a_disk_that_hangs_is_answered_with_a_timeout(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running(tmp_path) as node:
-            replica = await node.replica()
-            produce = produce_on(node)
-            node.faults.writes_go_on.clear()
-            one = write(produce, 1, (0, b"a"))
-            several = write(produce, 1, (0, b"b"), (0, b"c"))
-            node.clock.ms += 1_001
-            assert await outcome(one) == [Reason.REQUEST_TIMED_OUT]
-            assert await outcome(several) == [Reason.REQUEST_TIMED_OUT] * 2
-            node.faults.writes_go_on.set()
-            await replica.committed()
-            assert read_values(replica) == [b"a", b"b", b"c"]
-
-    run(scenario)
+async def test_a_disk_that_hangs_is_answered_with_a_timeout(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        replica = await node.replica()
+        produce = produce_on(node)
+        node.faults.writes_go_on.clear()
+        one = write(produce, 1, (0, b"a"))
+        several = write(produce, 1, (0, b"b"), (0, b"c"))
+        node.clock.ms += 1_001
+        assert await outcome(one) == [Reason.REQUEST_TIMED_OUT]
+        assert await outcome(several) == [Reason.REQUEST_TIMED_OUT] * 2
+        node.faults.writes_go_on.set()
+        await replica.committed()
+        assert read_values(replica) == [b"a", b"b", b"c"]
 
 
-def test_topics_go_by_name_or_by_id(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running(tmp_path) as node:
-            await node.replica()
-            produce = produce_on(node)
-            assert produce.append(TopicName(""), TOPIC_ID, 0, batch(b"a")).base_offset == 0
-            unknown = Reason.UNKNOWN_TOPIC_OR_PARTITION
-            assert refusal(lambda: produce.append(TOPIC, NO_TOPIC_ID, 1, batch(b"a"))) is unknown
-            nowhere = TopicId(UUID(int=5))
-            assert refusal(lambda: produce.append(TopicName(""), nowhere, 0, batch(b"a"))) is (
-                Reason.UNKNOWN_TOPIC_ID
-            )
-            assert refusal(lambda: produce.append(TOPIC, NO_TOPIC_ID, 0, b"")) is (
-                Reason.INVALID_RECORD
-            )
-            assert refusal(lambda: produce.append(TOPIC, NO_TOPIC_ID, 0, None)) is (
-                Reason.INVALID_RECORD
-            )
-
-    run(scenario)
+async def test_topics_go_by_name_or_by_id(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        await node.replica()
+        produce = produce_on(node)
+        assert produce.append(TopicName(""), TOPIC_ID, 0, batch(b"a")).base_offset == 0
+        unknown = Reason.UNKNOWN_TOPIC_OR_PARTITION
+        assert refusal(lambda: produce.append(TOPIC, NO_TOPIC_ID, 1, batch(b"a"))) is unknown
+        nowhere = TopicId(UUID(int=5))
+        assert refusal(lambda: produce.append(TopicName(""), nowhere, 0, batch(b"a"))) is (
+            Reason.UNKNOWN_TOPIC_ID
+        )
+        assert refusal(lambda: produce.append(TOPIC, NO_TOPIC_ID, 0, b"")) is (
+            Reason.INVALID_RECORD
+        )
+        assert refusal(lambda: produce.append(TOPIC, NO_TOPIC_ID, 0, None)) is (
+            Reason.INVALID_RECORD
+        )
 
 
-def test_internal_topics_are_not_for_clients(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running(tmp_path) as node:
-            name = TopicName("__consumer_offsets")
-            await node.create(name, TOPIC_ID, [0], TopicConfig())
-            produce = produce_on(node)
-            assert refusal(lambda: produce.append(name, NO_TOPIC_ID, 0, batch(b"a"))) is (
-                Reason.INVALID_TOPIC
-            )
-            assert refusal(lambda: produce.append(TopicName(""), TOPIC_ID, 0, batch(b"a"))) is (
-                Reason.INVALID_TOPIC
-            )
-
-    run(scenario)
+async def test_internal_topics_are_not_for_clients(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        name = TopicName("__consumer_offsets")
+        await node.create(name, TOPIC_ID, [0], TopicConfig())
+        produce = produce_on(node)
+        assert refusal(lambda: produce.append(name, NO_TOPIC_ID, 0, batch(b"a"))) is (
+            Reason.INVALID_TOPIC
+        )
+        assert refusal(lambda: produce.append(TopicName(""), TOPIC_ID, 0, batch(b"a"))) is (
+            Reason.INVALID_TOPIC
+        )
 
 
-def test_zstd_is_refused_where_the_client_may_not_use_it(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running(tmp_path) as node:
-            await node.replica()
-            produce = produce_on(node)
-            for codec in Codec:
-                sent = build_batch([Record(value=b"x")], codec=codec)
-                if codec is Codec.ZSTD:
-                    assert (
-                        refusal(
-                            lambda sent=sent: produce.append(
-                                TOPIC, NO_TOPIC_ID, 0, sent, takes_zstd=False
-                            )
+async def test_zstd_is_refused_where_the_client_may_not_use_it(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        await node.replica()
+        produce = produce_on(node)
+        for codec in Codec:
+            sent = build_batch([Record(value=b"x")], codec=codec)
+            if codec is Codec.ZSTD:
+                assert (
+                    refusal(
+                        lambda sent=sent: produce.append(
+                            TOPIC, NO_TOPIC_ID, 0, sent, takes_zstd=False
                         )
-                        is Reason.UNSUPPORTED_COMPRESSION_TYPE
                     )
-                else:
-                    produce.append(TOPIC, NO_TOPIC_ID, 0, sent, takes_zstd=False)
-                produce.append(TOPIC, NO_TOPIC_ID, 0, sent)
-
-    run(scenario)
+                    is Reason.UNSUPPORTED_COMPRESSION_TYPE
+                )
+            else:
+                produce.append(TOPIC, NO_TOPIC_ID, 0, sent, takes_zstd=False)
+            produce.append(TOPIC, NO_TOPIC_ID, 0, sent)
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_old_messages_are_stored_as_batches(tmp_path: Path, magic: int) -> None:
-    async def scenario() -> None:
-        async with running(tmp_path) as node:
-            replica = await node.replica()
-            messages = b"".join(
-                build_message(
-                    Record(offset=n, key=b"k", value=b"%d" % n, timestamp_ms=1), magic=magic
-                )
-                for n in range(3)
-            )
-            appended = produce_on(node).append_messages(TOPIC, 0, messages)
-            assert appended.base_offset == 0
-            await replica.committed()
-            assert read_values(replica) == [b"0", b"1", b"2"]
-            assert refusal(lambda: produce_on(node).append_messages(TOPIC, 0, b"\x00" * 30)) in (
-                Reason.CORRUPT_MESSAGE,
-                Reason.INVALID_RECORD,
-            )
-
-    run(scenario)
+async def test_old_messages_are_stored_as_batches(tmp_path: Path, magic: int) -> None:
+    async with running(tmp_path) as node:
+        replica = await node.replica()
+        messages = b"".join(
+            build_message(Record(offset=n, key=b"k", value=b"%d" % n, timestamp_ms=1), magic=magic)
+            for n in range(3)
+        )
+        appended = produce_on(node).append_messages(TOPIC, 0, messages)
+        assert appended.base_offset == 0
+        await replica.committed()
+        assert read_values(replica) == [b"0", b"1", b"2"]
+        assert refusal(lambda: produce_on(node).append_messages(TOPIC, 0, b"\x00" * 30)) in (
+            Reason.CORRUPT_MESSAGE,
+            Reason.INVALID_RECORD,
+        )

@@ -14,7 +14,6 @@ from tests.unit.broker.partition_rig import running
 from tests.unit.replication.rig import (
     TOPIC,
     batch,
-    run,
 )
 
 
@@ -39,96 +38,75 @@ class Blocks:
         return range(self.next_id - 3, self.next_id)
 
 
-def test_ids_are_unique_and_blocks_are_shared_by_all_who_wait(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running(tmp_path) as node:
-            blocks = Blocks()
-            producers = Producers(leaderships=lone_leaderships(node.partitions), cluster=blocks)
-            given = await asyncio.gather(*(producers.identify(None) for _ in range(7)))
-            assert sorted(identity.producer_id for identity in given) == list(range(7))
-            assert {identity.epoch for identity in given} == {0}
-            assert blocks.calls <= 4
-
-    run(scenario)
+async def test_ids_are_unique_and_blocks_are_shared_by_all_who_wait(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        blocks = Blocks()
+        producers = Producers(leaderships=lone_leaderships(node.partitions), cluster=blocks)
+        given = await asyncio.gather(*(producers.identify(None) for _ in range(7)))
+        assert sorted(identity.producer_id for identity in given) == list(range(7))
+        assert {identity.epoch for identity in given} == {0}
+        assert blocks.calls <= 4
 
 
-def test_a_block_is_there_before_it_is_needed(tmp_path: Path) -> None:
+async def test_a_block_is_there_before_it_is_needed(tmp_path: Path) -> None:
     """So that producers begin while the controller can't be reached, until two blocks are used."""
-
-    async def scenario() -> None:
-        async with running(tmp_path) as node:
-            blocks = Blocks()
-            producers = Producers(leaderships=lone_leaderships(node.partitions), cluster=blocks)
-            producers.prefetch()
-            producers.prefetch()
-            await until(lambda: producers._reserve)
-            assert blocks.calls == 1
-            assert (await producers.identify(None)).producer_id == 0
-            await until(lambda: producers._reserve)
-            blocks.fails = True
-            given = [(await producers.identify(None)).producer_id for _ in range(5)]
-            assert given == [1, 2, 3, 4, 5]
-
-    run(scenario)
+    async with running(tmp_path) as node:
+        blocks = Blocks()
+        producers = Producers(leaderships=lone_leaderships(node.partitions), cluster=blocks)
+        producers.prefetch()
+        producers.prefetch()
+        await until(lambda: producers._reserve)
+        assert blocks.calls == 1
+        assert (await producers.identify(None)).producer_id == 0
+        await until(lambda: producers._reserve)
+        blocks.fails = True
+        given = [(await producers.identify(None)).producer_id for _ in range(5)]
+        assert given == [1, 2, 3, 4, 5]
 
 
-def test_a_failed_allocation_is_told_and_tried_again_later(tmp_path: Path) -> None:
+async def test_a_failed_allocation_is_told_and_tried_again_later(tmp_path: Path) -> None:
     """As the one refusal after which every client tries again, whatever the reason was."""
-
-    async def scenario() -> None:
-        async with running(tmp_path) as node:
-            blocks = Blocks()
-            blocks.fails = True
-            producers = Producers(leaderships=lone_leaderships(node.partitions), cluster=blocks)
-            for _ in range(2):
-                with pytest.raises(Refused) as caught:
-                    await producers.identify(None)
-                assert caught.value.reason is Reason.COORDINATOR_LOAD_IN_PROGRESS
-            blocks.fails = False
-            assert (await producers.identify(None)).producer_id == 0
-
-    run(scenario)
-
-
-def test_nobody_waits_long_for_a_controller(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(producers_module, "FETCH_WAIT_S", 0.01)
-
-    async def scenario() -> None:
-        async with running(tmp_path) as node:
-            blocks = Blocks()
-            blocks.held = asyncio.Event()
-            producers = Producers(leaderships=lone_leaderships(node.partitions), cluster=blocks)
+    async with running(tmp_path) as node:
+        blocks = Blocks()
+        blocks.fails = True
+        producers = Producers(leaderships=lone_leaderships(node.partitions), cluster=blocks)
+        for _ in range(2):
             with pytest.raises(Refused) as caught:
                 await producers.identify(None)
             assert caught.value.reason is Reason.COORDINATOR_LOAD_IN_PROGRESS
-            blocks.held.set()
-            await until(lambda: producers._reserve)
-            assert (await producers.identify(None)).producer_id == 0
-
-    run(scenario)
+        blocks.fails = False
+        assert (await producers.identify(None)).producer_id == 0
 
 
-def test_a_transactional_id_is_refused(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running(tmp_path) as node:
-            producers = Producers(leaderships=lone_leaderships(node.partitions), cluster=Blocks())
-            with pytest.raises(Refused) as caught:
-                await producers.identify("payments")
-            assert caught.value.reason is Reason.TRANSACTIONAL_ID_REFUSED
+async def test_nobody_waits_long_for_a_controller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producers_module, "FETCH_WAIT_S", 0.01)
+    async with running(tmp_path) as node:
+        blocks = Blocks()
+        blocks.held = asyncio.Event()
+        producers = Producers(leaderships=lone_leaderships(node.partitions), cluster=blocks)
+        with pytest.raises(Refused) as caught:
+            await producers.identify(None)
+        assert caught.value.reason is Reason.COORDINATOR_LOAD_IN_PROGRESS
+        blocks.held.set()
+        await until(lambda: producers._reserve)
+        assert (await producers.identify(None)).producer_id == 0
 
-    run(scenario)
+
+async def test_a_transactional_id_is_refused(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        producers = Producers(leaderships=lone_leaderships(node.partitions), cluster=Blocks())
+        with pytest.raises(Refused) as caught:
+            await producers.identify("payments")
+        assert caught.value.reason is Reason.TRANSACTIONAL_ID_REFUSED
 
 
-def test_a_partition_names_its_producers(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running(tmp_path) as node:
-            replica = await node.replica()
-            replica.append(batch(b"a", b"b", producer_id=8, epoch=2, sequence=5))
-            await replica.committed()
-            producers = Producers(leaderships=lone_leaderships(node.partitions), cluster=Blocks())
-            ((producer_id, producer),) = producers.describe(TOPIC, 0)
-            assert (producer_id, producer.epoch, producer.batches[-1].last_sequence) == (8, 2, 6)
-
-    run(scenario)
+async def test_a_partition_names_its_producers(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        replica = await node.replica()
+        replica.append(batch(b"a", b"b", producer_id=8, epoch=2, sequence=5))
+        await replica.committed()
+        producers = Producers(leaderships=lone_leaderships(node.partitions), cluster=Blocks())
+        ((producer_id, producer),) = producers.describe(TOPIC, 0)
+        assert (producer_id, producer.epoch, producer.batches[-1].last_sequence) == (8, 2, 6)

@@ -39,42 +39,36 @@ class Kept:
         self.reader.moved(one)
 
 
-def test_only_what_may_be_new_is_looked_at(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running(tmp_path) as node:
-            await node.create(TOPIC, TOPIC_ID, range(PARTITIONS), TopicConfig())
-            kept = Kept(node)
-            assert await kept.get() == {0: None, 1: None, 2: None}
-            assert await kept.get() == {}
-            await write(node.partitions.get(TOPIC, 1), b"news")
-            # As long as its consumer has not moved on, there is something to read.
-            assert await kept.get() == await kept.get() == {1: [b"news"]}
-            kept.move(kept.wanted[1], 1)
-            assert await kept.get() == {1: None}
-            assert await kept.get() == {}
-            await node.partitions.get(TOPIC, 1).delete_records(1)
-            assert await kept.get() == {1: None}
-            kept.move(kept.wanted[2], 9)
-            assert await kept.get() == await kept.get() == {2: Reason.OFFSET_OUT_OF_RANGE}
-
-    run(scenario)
+async def test_only_what_may_be_new_is_looked_at(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        await node.create(TOPIC, TOPIC_ID, range(PARTITIONS), TopicConfig())
+        kept = Kept(node)
+        assert await kept.get() == {0: None, 1: None, 2: None}
+        assert await kept.get() == {}
+        await write(node.partitions.get(TOPIC, 1), b"news")
+        # As long as its consumer has not moved on, there is something to read.
+        assert await kept.get() == await kept.get() == {1: [b"news"]}
+        kept.move(kept.wanted[1], 1)
+        assert await kept.get() == {1: None}
+        assert await kept.get() == {}
+        await node.partitions.get(TOPIC, 1).delete_records(1)
+        assert await kept.get() == {1: None}
+        kept.move(kept.wanted[2], 9)
+        assert await kept.get() == await kept.get() == {2: Reason.OFFSET_OUT_OF_RANGE}
 
 
-def test_a_long_poll_ends_with_the_first_news(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running(tmp_path) as node:
-            await node.create(TOPIC, TOPIC_ID, range(PARTITIONS), TopicConfig())
-            kept = Kept(node)
-            await kept.get()
-            poll = kept.ask(wait_ms=60_000)
-            assert not poll.is_settled
-            await write(node.partitions.get(TOPIC, 2), b"news")
-            assert contents(await poll) == [[b"news"]]
-            kept.reader.close()
-            replicas = node.partitions.all()
-            assert [len(replica._watches) for replica in replicas] == [0] * PARTITIONS
-
-    run(scenario)
+async def test_a_long_poll_ends_with_the_first_news(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        await node.create(TOPIC, TOPIC_ID, range(PARTITIONS), TopicConfig())
+        kept = Kept(node)
+        await kept.get()
+        poll = kept.ask(wait_ms=60_000)
+        assert not poll.is_settled
+        await write(node.partitions.get(TOPIC, 2), b"news")
+        assert contents(await poll) == [[b"news"]]
+        kept.reader.close()
+        replicas = node.partitions.all()
+        assert [len(replica._watches) for replica in replicas] == [0] * PARTITIONS
 
 
 def test_a_topic_that_is_made_again_is_heard_like_the_one_before() -> None:

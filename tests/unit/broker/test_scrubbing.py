@@ -76,103 +76,82 @@ def scrubbing_of(time: Time, replicas: list[FakeReplica], period_s: float = WEEK
     return Scrubbing(replicas=lambda: found, clock=time, period_s=period_s, sleep=time.sleep)
 
 
-def test_the_first_pass_is_soon_and_still_within_the_limit() -> None:
-    async def scenario() -> None:
-        time = Time()
-        replicas = [FakeReplica(time, 300 * MIB), FakeReplica(time, 700 * MIB)]
-        begun_s = time.now_s
-        await scrubbing_of(time, replicas).run_pass(in_s=0.0)
-        assert [replica.read_bytes for replica in replicas] == [300 * MIB, 700 * MIB]
-        taken_s = time.now_s - begun_s
-        assert 1000 * MIB <= taken_s * BYTES_PER_S_MAX <= 1001 * MIB
-
-    run(scenario)
+async def test_the_first_pass_is_soon_and_still_within_the_limit() -> None:
+    time = Time()
+    replicas = [FakeReplica(time, 300 * MIB), FakeReplica(time, 700 * MIB)]
+    begun_s = time.now_s
+    await scrubbing_of(time, replicas).run_pass(in_s=0.0)
+    assert [replica.read_bytes for replica in replicas] == [300 * MIB, 700 * MIB]
+    taken_s = time.now_s - begun_s
+    assert 1000 * MIB <= taken_s * BYTES_PER_S_MAX <= 1001 * MIB
 
 
-def test_small_batches_take_no_more_than_their_share_of_a_thread() -> None:
-    async def scenario() -> None:
-        time = Time()
-        replica = FakeReplica(time, 50 * MIB, slice_s=0.1)
-        begun_s = time.now_s
-        await scrubbing_of(time, [replica]).run_pass(in_s=0.0)
-        worked_s = 0.1 * len(replica.slices)
-        assert worked_s <= (time.now_s - begun_s) * SHARE_MAX * 1.001
-
-    run(scenario)
+async def test_small_batches_take_no_more_than_their_share_of_a_thread() -> None:
+    time = Time()
+    replica = FakeReplica(time, 50 * MIB, slice_s=0.1)
+    begun_s = time.now_s
+    await scrubbing_of(time, [replica]).run_pass(in_s=0.0)
+    worked_s = 0.1 * len(replica.slices)
+    assert worked_s <= (time.now_s - begun_s) * SHARE_MAX * 1.001
 
 
 @pytest.mark.parametrize("sizes", [[100_000 * MIB], [2_000 * MIB] * 30, [5, 10**6, 40_000 * MIB]])
-def test_a_later_pass_takes_about_the_period(sizes: list[int]) -> None:
-    async def scenario() -> None:
-        time = Time()
-        replicas = [FakeReplica(time, size) for size in sizes]
-        begun_s = time.now_s
-        await scrubbing_of(time, replicas).run_pass(in_s=WEEK_S)
-        assert [replica.read_bytes for replica in replicas] == sizes
-        assert 0.9 < (time.now_s - begun_s) / WEEK_S < 1.02
-
-    run(scenario)
+async def test_a_later_pass_takes_about_the_period(sizes: list[int]) -> None:
+    time = Time()
+    replicas = [FakeReplica(time, size) for size in sizes]
+    begun_s = time.now_s
+    await scrubbing_of(time, replicas).run_pass(in_s=WEEK_S)
+    assert [replica.read_bytes for replica in replicas] == sizes
+    assert 0.9 < (time.now_s - begun_s) / WEEK_S < 1.02
 
 
-def test_what_grows_during_a_pass_does_not_hold_it_up() -> None:
-    async def scenario() -> None:
-        time = Time()
-        small, grows = FakeReplica(time, 4_000 * MIB), FakeReplica(time, 1)
-        scrubbing = scrubbing_of(time, [small, grows])
-        begun_s = time.now_s
-        passing = asyncio.ensure_future(scrubbing.run_pass(in_s=WEEK_S))
-        while time.now_s - begun_s < WEEK_S / 2:
-            await asyncio.sleep(0)
-        grows.size_bytes = 50_000 * MIB
-        await passing
-        assert grows.read_bytes == 50_000 * MIB
-        assert (time.now_s - begun_s) / WEEK_S < 1.02
-
-    run(scenario)
+async def test_what_grows_during_a_pass_does_not_hold_it_up() -> None:
+    time = Time()
+    small, grows = FakeReplica(time, 4_000 * MIB), FakeReplica(time, 1)
+    scrubbing = scrubbing_of(time, [small, grows])
+    begun_s = time.now_s
+    passing = asyncio.ensure_future(scrubbing.run_pass(in_s=WEEK_S))
+    while time.now_s - begun_s < WEEK_S / 2:
+        await asyncio.sleep(0)
+    grows.size_bytes = 50_000 * MIB
+    await passing
+    assert grows.read_bytes == 50_000 * MIB
+    assert (time.now_s - begun_s) / WEEK_S < 1.02
 
 
-def test_ten_thousand_idle_partitions_cost_next_to_nothing() -> None:
-    async def scenario() -> None:
-        time = Time()
-        replicas = [FakeReplica(time, 200 if number % 2 else 0) for number in range(10_000)]
-        scrubbing = scrubbing_of(time, replicas)
-        task = asyncio.ensure_future(scrubbing.run())
-        while time.now_s < 1000 + PAUSE_S_MAX:
-            await asyncio.sleep(0)
-        # The first pass is over: each was read once, and those without a byte not at all.
-        assert [len(replica.slices) for replica in replicas] == [0, 1] * 5_000
-        time.sleeps.clear()
-        begun_s = time.now_s
-        while time.now_s < begun_s + 24 * HOUR_S:
-            await asyncio.sleep(0)
-        slices = sum(len(replica.slices) for replica in replicas) - 5_000
-        # A seventh of them in a day: one in two minutes. The rest are looks at their sizes.
-        assert 600 < slices < 800
-        assert len(time.sleeps) < 6_000
-        task.cancel()
-
-    run(scenario)
+async def test_ten_thousand_idle_partitions_cost_next_to_nothing() -> None:
+    time = Time()
+    replicas = [FakeReplica(time, 200 if number % 2 else 0) for number in range(10_000)]
+    scrubbing = scrubbing_of(time, replicas)
+    task = asyncio.ensure_future(scrubbing.run())
+    while time.now_s < 1000 + PAUSE_S_MAX:
+        await asyncio.sleep(0)
+    # The first pass is over: each was read once, and those without a byte not at all.
+    assert [len(replica.slices) for replica in replicas] == [0, 1] * 5_000
+    time.sleeps.clear()
+    begun_s = time.now_s
+    while time.now_s < begun_s + 24 * HOUR_S:
+        await asyncio.sleep(0)
+    slices = sum(len(replica.slices) for replica in replicas) - 5_000
+    # A seventh of them in a day: one in two minutes. The rest are looks at their sizes.
+    assert 600 < slices < 800
+    assert len(time.sleeps) < 6_000
+    task.cancel()
 
 
-def test_one_damaged_log_does_not_hold_up_the_others() -> None:
-    async def scenario() -> None:
-        time = Time()
-        damaged, sound = FakeReplica(time, MIB), FakeReplica(time, MIB)
-        damaged.is_damaged = True
-        await scrubbing_of(time, [damaged, sound]).run_pass(in_s=0.0)
-        assert sound.read_bytes == MIB
-
-    run(scenario)
+async def test_one_damaged_log_does_not_hold_up_the_others() -> None:
+    time = Time()
+    damaged, sound = FakeReplica(time, MIB), FakeReplica(time, MIB)
+    damaged.is_damaged = True
+    await scrubbing_of(time, [damaged, sound]).run_pass(in_s=0.0)
+    assert sound.read_bytes == MIB
 
 
-def test_it_can_be_turned_off() -> None:
-    async def scenario() -> None:
-        time = Time()
-        replica = FakeReplica(time, MIB)
-        await scrubbing_of(time, [replica], period_s=0.0).run()
-        assert replica.slices == []
-
-    run(scenario)
+async def test_it_can_be_turned_off() -> None:
+    time = Time()
+    replica = FakeReplica(time, MIB)
+    await scrubbing_of(time, [replica], period_s=0.0).run()
+    assert replica.slices == []
 
 
 # On a disk
@@ -230,15 +209,12 @@ def test_a_bit_that_flips_after_the_start_is_found_by_a_later_pass(tmp_path: Pat
     run(scenario)
 
 
-def test_a_slice_ends_at_the_next_batch_when_the_node_stops(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running(tmp_path) as node:
-            await filled(node)
-            (replica,) = node.partitions.all()
-            scrubbing = Scrubbing(replicas=lambda: [replica], clock=node.clock, period_s=HOUR_S)
-            scrubbing.stop()
-            found = await replica.scrub(lambda: scrubbing._is_stopping, 0, MIB)  # type: ignore[arg-type]
-            assert (found.offset, found.size) == (0, 0)
-            await scrubbing.run_pass(in_s=0.0)
-
-    run(scenario)
+async def test_a_slice_ends_at_the_next_batch_when_the_node_stops(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        await filled(node)
+        (replica,) = node.partitions.all()
+        scrubbing = Scrubbing(replicas=lambda: [replica], clock=node.clock, period_s=HOUR_S)
+        scrubbing.stop()
+        found = await replica.scrub(lambda: scrubbing._is_stopping, 0, MIB)  # type: ignore[arg-type]
+        assert (found.offset, found.size) == (0, 0)
+        await scrubbing.run_pass(in_s=0.0)

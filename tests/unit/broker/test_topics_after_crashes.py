@@ -80,42 +80,33 @@ def test_deletion() -> None:
     check(lambda node: node.topics.delete([TopicName("doomed")]), OLD, {"old": 2})
 
 
-def test_what_is_left_of_topics_deleted_meanwhile_is_removed() -> None:
-    async def body() -> None:
-        disk = Disk()
-        await prepare(disk)
-        disk.directories.add((UUID(int=4711), 0))
-        node = await restarted(disk)
-        assert node.served() == OLD
-        assert len(disk.directories) == 3
-
-    asyncio.run(body())
+async def test_what_is_left_of_topics_deleted_meanwhile_is_removed() -> None:
+    disk = Disk()
+    await prepare(disk)
+    disk.directories.add((UUID(int=4711), 0))
+    node = await restarted(disk)
+    assert node.served() == OLD
+    assert len(disk.directories) == 3
 
 
-def test_topics_without_any_metadata_refuse_the_start() -> None:
-    async def body() -> None:
-        disk = Disk()
-        await prepare(disk)
-        disk.log.clear()
-        with pytest.raises(StartRefused, match=r"2 topic\(s\)"):
-            await Node.start(disk, registers=False)
-
-    asyncio.run(body())
+async def test_topics_without_any_metadata_refuse_the_start() -> None:
+    disk = Disk()
+    await prepare(disk)
+    disk.log.clear()
+    with pytest.raises(StartRefused, match=r"2 topic\(s\)"):
+        await Node.start(disk, registers=False)
 
 
-def test_replicas_that_find_no_room_are_made_when_there_is_some() -> None:
-    async def body() -> None:
-        disk = Disk()
-        node = await prepare(disk)
-        # Crash after the commit: the topic exists, and nothing of it is made.
-        disk.room = 0
-        await node.cluster.create_topics([NewTopic(name="new", partitions=2, configs={})])
-        await node.cluster.grow_topics([Growth(name="old", partitions=3)])
-        node = await Node.start(disk)
-        assert node.served() == {"old": 3, "doomed": 1, "new": 2}
-        assert node.running() == {"doomed": 1}
-        disk.room = 10
-        await until(lambda: node.running() == node.served())
-        await node.topics.close()
-
-    asyncio.run(body())
+async def test_replicas_that_find_no_room_are_made_when_there_is_some() -> None:
+    disk = Disk()
+    node = await prepare(disk)
+    # Crash after the commit: the topic exists, and nothing of it is made.
+    disk.room = 0
+    await node.cluster.create_topics([NewTopic(name="new", partitions=2, configs={})])
+    await node.cluster.grow_topics([Growth(name="old", partitions=3)])
+    node = await Node.start(disk)
+    assert node.served() == {"old": 3, "doomed": 1, "new": 2}
+    assert node.running() == {"doomed": 1}
+    disk.room = 10
+    await until(lambda: node.running() == node.served())
+    await node.topics.close()

@@ -215,75 +215,63 @@ def crash(path: Path) -> Path:
     return after
 
 
-def test_topics_survive_restarts(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with node(tmp_path / "data") as first:
-            await first.topics.create([new("a", 2, retention_ms="5"), new("b"), new("c")])
-            await first.topics.grow([Growth(name="b", partitions=3)])
-            await first.topics.delete([TopicName("c")])
-            ids = {topic.name: topic.topic_id for topic in first.cluster.topics()}
-        async with node(tmp_path / "data") as second:
-            assert second.served() == {"a": [0, 0], "b": [0, 0, 0]}
-            assert {topic.name: topic.topic_id for topic in second.cluster.topics()} == ids
-            assert second.partitions.get(TopicName("a"), 1).config.retention_ms == 5
-            kept = {path.name for path in (tmp_path / "data" / "topics").iterdir()}
-            assert kept == {topic_id.hex for topic_id in ids.values()}
-
-    asyncio.run(body())
+async def test_topics_survive_restarts(tmp_path: Path) -> None:
+    async with node(tmp_path / "data") as first:
+        await first.topics.create([new("a", 2, retention_ms="5"), new("b"), new("c")])
+        await first.topics.grow([Growth(name="b", partitions=3)])
+        await first.topics.delete([TopicName("c")])
+        ids = {topic.name: topic.topic_id for topic in first.cluster.topics()}
+    async with node(tmp_path / "data") as second:
+        assert second.served() == {"a": [0, 0], "b": [0, 0, 0]}
+        assert {topic.name: topic.topic_id for topic in second.cluster.topics()} == ids
+        assert second.partitions.get(TopicName("a"), 1).config.retention_ms == 5
+        kept = {path.name for path in (tmp_path / "data" / "topics").iterdir()}
+        assert kept == {topic_id.hex for topic_id in ids.values()}
 
 
-def test_a_crash_leaves_the_same_topics(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with node(tmp_path / "data") as running:
-            await running.topics.create([new("made", 2)])
-            await running.topics.create([new("deleted", 2)])
-            doomed = running.cluster.topic("deleted")
-            assert doomed is not None
-            # All is committed, and the crash comes before anything is done about it.
-            running.cluster._listeners.clear()
-            await running.cluster.create_topics([new("announced", 3)])
-            await running.cluster.grow_topics([Growth(name="made", partitions=4)])
-            await running.cluster.delete_topics([doomed.name])
-            after = crash(tmp_path / "data")
-        assert (after / "topics" / doomed.topic_id.hex).exists()
-        async with node(after) as restarted:
-            assert restarted.served() == {"made": [0] * 4, "announced": [0] * 3}
-            await restarted.topics.close()
-            assert not (after / "topics" / doomed.topic_id.hex).exists()
-
-    asyncio.run(body())
+async def test_a_crash_leaves_the_same_topics(tmp_path: Path) -> None:
+    async with node(tmp_path / "data") as running:
+        await running.topics.create([new("made", 2)])
+        await running.topics.create([new("deleted", 2)])
+        doomed = running.cluster.topic("deleted")
+        assert doomed is not None
+        # All is committed, and the crash comes before anything is done about it.
+        running.cluster._listeners.clear()
+        await running.cluster.create_topics([new("announced", 3)])
+        await running.cluster.grow_topics([Growth(name="made", partitions=4)])
+        await running.cluster.delete_topics([doomed.name])
+        after = crash(tmp_path / "data")
+    assert (after / "topics" / doomed.topic_id.hex).exists()
+    async with node(after) as restarted:
+        assert restarted.served() == {"made": [0] * 4, "announced": [0] * 3}
+        await restarted.topics.close()
+        assert not (after / "topics" / doomed.topic_id.hex).exists()
 
 
-def test_a_lost_partition_of_a_made_topic_is_stopped(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with node(tmp_path / "data") as running:
-            await running.topics.create([new("a", 2)])
-            topic = running.cluster.topic("a")
-            assert topic is not None
-        shutil.rmtree(tmp_path / "data" / "topics" / topic.topic_id.hex / "1")
-        async with node(tmp_path / "data") as restarted:
-            assert restarted.served() == {"a": [0, -1]}
-
-    asyncio.run(body())
+async def test_a_lost_partition_of_a_made_topic_is_stopped(tmp_path: Path) -> None:
+    async with node(tmp_path / "data") as running:
+        await running.topics.create([new("a", 2)])
+        topic = running.cluster.topic("a")
+        assert topic is not None
+    shutil.rmtree(tmp_path / "data" / "topics" / topic.topic_id.hex / "1")
+    async with node(tmp_path / "data") as restarted:
+        assert restarted.served() == {"a": [0, -1]}
 
 
-def test_a_full_disk_refuses_topics_and_heals(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with node(tmp_path / "data") as running:
-            await running.topics.create([new("before")])
-            running.disk.is_full = True
-            for name in ("t", "u"):
-                outcome = await made(running, name)
-                assert isinstance(outcome, Refused)
-                assert outcome.reason == Reason.STORAGE_ERROR
-            assert running.cluster.topic("u") is None
-            running.disk.is_full = False
-            while isinstance(await made(running, "u"), Refused):
-                await asyncio.sleep(0.05)
-            # The first one was refused after it was appended, so it may have come about since.
-            await running.topics.ensure([new("t", 2)])
-            assert running.served() == {"before": [0], "t": [0, 0], "u": [0, 0]}
-        async with node(tmp_path / "data") as restarted:
-            assert restarted.served() == {"before": [0], "t": [0, 0], "u": [0, 0]}
-
-    asyncio.run(body())
+async def test_a_full_disk_refuses_topics_and_heals(tmp_path: Path) -> None:
+    async with node(tmp_path / "data") as running:
+        await running.topics.create([new("before")])
+        running.disk.is_full = True
+        for name in ("t", "u"):
+            outcome = await made(running, name)
+            assert isinstance(outcome, Refused)
+            assert outcome.reason == Reason.STORAGE_ERROR
+        assert running.cluster.topic("u") is None
+        running.disk.is_full = False
+        while isinstance(await made(running, "u"), Refused):
+            await asyncio.sleep(0.05)
+        # The first one was refused after it was appended, so it may have come about since.
+        await running.topics.ensure([new("t", 2)])
+        assert running.served() == {"before": [0], "t": [0, 0], "u": [0, 0]}
+    async with node(tmp_path / "data") as restarted:
+        assert restarted.served() == {"before": [0], "t": [0, 0], "u": [0, 0]}

@@ -221,16 +221,12 @@ def test_a_reload_shows_the_same() -> None:
     run(test)
 
 
-def test_damaged_metadata_refuses_the_start() -> None:
+async def test_damaged_metadata_refuses_the_start() -> None:
     """Going on would show an empty cluster, whose topics everyone would then make anew."""
-
-    async def body() -> None:
-        node = FakeNode(Group())
-        node.host.replica.stopped_because = OSError("metadata/0.log is damaged at byte 17")
-        with pytest.raises(StartRefused, match="byte 17"):
-            await node.cluster.load()
-
-    asyncio.run(body())
+    node = FakeNode(Group())
+    node.host.replica.stopped_because = OSError("metadata/0.log is damaged at byte 17")
+    with pytest.raises(StartRefused, match="byte 17"):
+        await node.cluster.load()
 
 
 def test_a_thousand_topics_are_one_commit() -> None:

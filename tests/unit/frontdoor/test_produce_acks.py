@@ -71,63 +71,52 @@ def codes(answer: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("indexes", [(0,), (0, 1)])
-def test_all_waits_for_the_commit_and_one_for_the_leaders_copy(indexes: tuple[int, ...]) -> None:
-    async def scenario() -> None:
-        leader = Leader()
-        of_leader, of_all = leader.ask(1, *indexes), leader.ask(-1, *indexes)
-        assert set(leader.acks_all[: len(indexes)]) == {False}
-        assert set(leader.acks_all[len(indexes) :]) == {True}
-        leader.stored.settle(None)
-        assert codes(await of_leader) == [0] * len(indexes)
-        await asyncio.sleep(0)
-        assert not of_all.done()
-        leader.done.settle(None)
-        assert codes(await of_all) == [0] * len(indexes)
-
-    asyncio.run(scenario())
+async def test_all_waits_for_the_commit_and_one_for_the_leaders_copy(
+    indexes: tuple[int, ...],
+) -> None:
+    leader = Leader()
+    of_leader, of_all = leader.ask(1, *indexes), leader.ask(-1, *indexes)
+    assert set(leader.acks_all[: len(indexes)]) == {False}
+    assert set(leader.acks_all[len(indexes) :]) == {True}
+    leader.stored.settle(None)
+    assert codes(await of_leader) == [0] * len(indexes)
+    await asyncio.sleep(0)
+    assert not of_all.done()
+    leader.done.settle(None)
+    assert codes(await of_all) == [0] * len(indexes)
 
 
 @pytest.mark.parametrize("indexes", [(0,), (0, 1)])
-def test_an_office_lost_meanwhile_names_the_next_leader(indexes: tuple[int, ...]) -> None:
-    async def scenario() -> None:
-        leader = Leader()
-        waiting = leader.ask(-1, *indexes)
-        leader.cluster.announce(0, leader=2, term=4, in_sync=(2,))
-        leader.done.settle(Refused(Reason.NOT_LEADER_OR_FOLLOWER))
-        answer = await waiting
-        assert codes(answer) == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * len(indexes)
-        first = answer.responses[0].partition_responses[0]
-        assert (first.current_leader.leader_id, first.current_leader.leader_epoch) == (2, 4)
-        assert [each.node_id for each in answer.node_endpoints] == [2]
-
-    asyncio.run(scenario())
+async def test_an_office_lost_meanwhile_names_the_next_leader(indexes: tuple[int, ...]) -> None:
+    leader = Leader()
+    waiting = leader.ask(-1, *indexes)
+    leader.cluster.announce(0, leader=2, term=4, in_sync=(2,))
+    leader.done.settle(Refused(Reason.NOT_LEADER_OR_FOLLOWER))
+    answer = await waiting
+    assert codes(answer) == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * len(indexes)
+    first = answer.responses[0].partition_responses[0]
+    assert (first.current_leader.leader_id, first.current_leader.leader_epoch) == (2, 4)
+    assert [each.node_id for each in answer.node_endpoints] == [2]
 
 
 @pytest.mark.parametrize("error", [None, Refused(Reason.NOT_LEADER_OR_FOLLOWER)])
 @pytest.mark.parametrize("indexes", [(0,), (0, 1)])
-def test_what_is_settled_at_once_is_answered_at_once(
+async def test_what_is_settled_at_once_is_answered_at_once(
     indexes: tuple[int, ...], error: Refused | None
 ) -> None:
     """An append may lose the office, or meet a failed disk, before it returns."""
-
-    async def scenario() -> None:
-        leader = Leader()
-        leader.done.settle(error)
-        answer = await leader.world.answer(produce.API, VERSION, leader.request(-1, *indexes))
-        expected = 0 if error is None else ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert codes(answer) == [expected] * len(indexes)
-
-    asyncio.run(scenario())
+    leader = Leader()
+    leader.done.settle(error)
+    answer = await leader.world.answer(produce.API, VERSION, leader.request(-1, *indexes))
+    expected = 0 if error is None else ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert codes(answer) == [expected] * len(indexes)
 
 
-def test_too_few_replicas_are_told_before_or_after_the_append() -> None:
-    async def scenario() -> None:
-        leader = Leader()
-        waiting = leader.ask(-1, 0)
-        leader.done.settle(Refused(Reason.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
-        assert codes(await waiting) == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
-        leader.refused = Refused(Reason.NOT_ENOUGH_REPLICAS)
-        answer = await leader.world.answer(produce.API, VERSION, leader.request(-1, 0))
-        assert codes(answer) == [ErrorCode.NOT_ENOUGH_REPLICAS]
-
-    asyncio.run(scenario())
+async def test_too_few_replicas_are_told_before_or_after_the_append() -> None:
+    leader = Leader()
+    waiting = leader.ask(-1, 0)
+    leader.done.settle(Refused(Reason.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
+    assert codes(await waiting) == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
+    leader.refused = Refused(Reason.NOT_ENOUGH_REPLICAS)
+    answer = await leader.world.answer(produce.API, VERSION, leader.request(-1, 0))
+    assert codes(answer) == [ErrorCode.NOT_ENOUGH_REPLICAS]

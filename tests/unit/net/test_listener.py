@@ -92,16 +92,13 @@ def test_an_unknown_host_is_one_clear_sentence() -> None:
         asyncio.run(start())
 
 
-def test_the_port_is_free_after_close() -> None:
-    async def twice() -> None:
-        first = make(lambda sock, peer: None)
-        endpoint = await first.start("127.0.0.1", 0)
-        first.close()
-        second = make(lambda sock, peer: None)
-        assert await second.start("127.0.0.1", endpoint.port) == endpoint
-        second.close()
-
-    asyncio.run(twice())
+async def test_the_port_is_free_after_close() -> None:
+    first = make(lambda sock, peer: None)
+    endpoint = await first.start("127.0.0.1", 0)
+    first.close()
+    second = make(lambda sock, peer: None)
+    assert await second.start("127.0.0.1", endpoint.port) == endpoint
+    second.close()
 
 
 class StingySocket:

@@ -48,18 +48,15 @@ async def numbers(client: Client, count: int) -> list[int]:
     return [number for number, _ in answers]
 
 
-def test_frames_split_at_every_byte() -> None:
-    async def scenario() -> None:
-        async with open_house() as house:
-            client = await house.connect()
-            stream = beat_frame(1) + beat_frame(2)
-            for cut in range(1, len(stream)):
-                client.send(stream[:cut])
-                await asyncio.sleep(0)
-                client.send(stream[cut:])
-                assert await numbers(client, 2) == [1, 2]
-
-    asyncio.run(scenario())
+async def test_frames_split_at_every_byte() -> None:
+    async with open_house() as house:
+        client = await house.connect()
+        stream = beat_frame(1) + beat_frame(2)
+        for cut in range(1, len(stream)):
+            client.send(stream[:cut])
+            await asyncio.sleep(0)
+            client.send(stream[cut:])
+            assert await numbers(client, 2) == [1, 2]
 
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
@@ -85,35 +82,31 @@ def test_large_frames_then_small_ones(run: Callable[[Any], None]) -> None:
     run(scenario())
 
 
-def test_replies_keep_the_order_of_requests() -> None:
+async def test_replies_keep_the_order_of_requests() -> None:
     """Answers that come in any order leave in request order, mixed with immediate ones."""
+    waiting: dict[int, Later[HeartbeatResponse]] = {}
 
-    async def scenario() -> None:
-        waiting: dict[int, Later[HeartbeatResponse]] = {}
+    def handle(call: Call, request: HeartbeatRequest) -> Any:
+        number = request.generation_id
+        if number % 3 == 0:
+            return beat(call, request)
+        later = waiting[number] = Later()
+        return later if number % 3 == 1 else Task(slow(later))
 
-        def handle(call: Call, request: HeartbeatRequest) -> Any:
-            number = request.generation_id
-            if number % 3 == 0:
-                return beat(call, request)
-            later = waiting[number] = Later()
-            return later if number % 3 == 1 else Task(slow(later))
+    async def slow(later: Later[HeartbeatResponse]) -> HeartbeatResponse:
+        return await later
 
-        async def slow(later: Later[HeartbeatResponse]) -> HeartbeatResponse:
-            return await later
-
-        async with open_house(heartbeat_api(handle, is_pipelined=True)) as house:
-            client = await house.connect()
-            client.send(b"".join(map(beat_frame, range(30))))
-            await house.settle(lambda: len(waiting) == 20)
-            for number in sorted(waiting, key=lambda number: (number * 7) % 30):
-                waiting[number].settle(HeartbeatResponse(throttle_time_ms=number))
-                await asyncio.sleep(0)
-            assert await numbers(client, 30) == list(range(30))
-
-    asyncio.run(scenario())
+    async with open_house(heartbeat_api(handle, is_pipelined=True)) as house:
+        client = await house.connect()
+        client.send(b"".join(map(beat_frame, range(30))))
+        await house.settle(lambda: len(waiting) == 20)
+        for number in sorted(waiting, key=lambda number: (number * 7) % 30):
+            waiting[number].settle(HeartbeatResponse(throttle_time_ms=number))
+            await asyncio.sleep(0)
+        assert await numbers(client, 30) == list(range(30))
 
 
-def test_a_request_starts_when_those_before_it_are_answered() -> None:
+async def test_a_request_starts_when_those_before_it_are_answered() -> None:
     """Then it sees what they did. Only an API that says so lets its own calls start before."""
     started: list[str] = []
     waiting: list[Callable[[], None]] = []
@@ -130,44 +123,38 @@ def test_a_request_starts_when_those_before_it_are_answered() -> None:
     def handle_describe(call: Call, request: Any) -> Any:
         return later("describe", DescribeGroupsResponse())
 
-    async def scenario() -> None:
-        apis = heartbeat_api(handle_beat, is_pipelined=True), describe_api(handle_describe)
-        async with open_house(*apis) as house:
-            client = await house.connect()
-            frames = [beat_frame(1), beat_frame(2), describe_frame(3), describe_frame(4)]
-            client.send(b"".join([*frames, beat_frame(5)]))
-            for expected in (["beat", "beat"], ["describe"], ["describe"], ["beat"]):
-                await house.settle(lambda expected=expected: len(started) == len(expected))
-                await quiet()
-                assert started == expected
-                for answer in waiting:
-                    answer()
-                started.clear()
-                waiting.clear()
-            replies = [LENGTH.unpack_from(await client.read_frame())[0] for _ in range(5)]
-            assert replies == [1, 2, 3, 4, 5]
-
-    asyncio.run(scenario())
+    apis = heartbeat_api(handle_beat, is_pipelined=True), describe_api(handle_describe)
+    async with open_house(*apis) as house:
+        client = await house.connect()
+        frames = [beat_frame(1), beat_frame(2), describe_frame(3), describe_frame(4)]
+        client.send(b"".join([*frames, beat_frame(5)]))
+        for expected in (["beat", "beat"], ["describe"], ["describe"], ["beat"]):
+            await house.settle(lambda expected=expected: len(started) == len(expected))
+            await quiet()
+            assert started == expected
+            for answer in waiting:
+                answer()
+            started.clear()
+            waiting.clear()
+        replies = [LENGTH.unpack_from(await client.read_frame())[0] for _ in range(5)]
+        assert replies == [1, 2, 3, 4, 5]
 
 
-def test_no_reply_when_the_handler_has_none() -> None:
+async def test_no_reply_when_the_handler_has_none() -> None:
     """Produce with acks=0 has no reply, at once or later, and does not disturb the order."""
 
-    async def scenario() -> None:
-        async def later() -> None:
-            await asyncio.sleep(0)
+    async def later() -> None:
+        await asyncio.sleep(0)
 
-        def handle(call: Call, request: HeartbeatRequest) -> Any:
-            if request.generation_id == 1:
-                return None
-            return Task(later()) if request.generation_id == 2 else beat(call, request)
+    def handle(call: Call, request: HeartbeatRequest) -> Any:
+        if request.generation_id == 1:
+            return None
+        return Task(later()) if request.generation_id == 2 else beat(call, request)
 
-        async with open_house(heartbeat_api(handle)) as house:
-            client = await house.connect()
-            client.send(b"".join(map(beat_frame, range(4))))
-            assert await numbers(client, 2) == [0, 3]
-
-    asyncio.run(scenario())
+    async with open_house(heartbeat_api(handle)) as house:
+        client = await house.connect()
+        client.send(b"".join(map(beat_frame, range(4))))
+        assert await numbers(client, 2) == [0, 3]
 
 
 class PinnedFile:
@@ -215,7 +202,7 @@ class Releasing(Later[list[FileRange]]):
             part.release()
 
 
-def test_ranges_are_released_when_the_client_leaves(tmp_path: Path) -> None:
+async def test_ranges_are_released_when_the_client_leaves(tmp_path: Path) -> None:
     """Sent in part, waiting in line, or answered after the end: each range is released once."""
     file = PinnedFile(tmp_path / "segment", bytes(10_000_000))
     pending: list[Releasing] = []
@@ -226,21 +213,18 @@ def test_ranges_are_released_when_the_client_leaves(tmp_path: Path) -> None:
         pending.append(Releasing())
         return pending[0]
 
-    async def scenario() -> None:
-        async with open_house(heartbeat_api(handle, is_pipelined=True)) as house:
-            client = await house.connect()
-            client.send(beat_frame(2) + beat_frame(3))
-            await house.settle(lambda: file.pins == 1)
-            other = await house.connect()
-            other.send(beat_frame(1))
-            await house.settle(lambda: file.pins == 2)
-            client.close()
-            other.close()
-            await house.settle(lambda: file.pins == 0)
-            pending[0].settle([FileRange(file, 0, 10)])
-            await house.settle(lambda: file.pins == 0)
-
-    asyncio.run(scenario())
+    async with open_house(heartbeat_api(handle, is_pipelined=True)) as house:
+        client = await house.connect()
+        client.send(beat_frame(2) + beat_frame(3))
+        await house.settle(lambda: file.pins == 1)
+        other = await house.connect()
+        other.send(beat_frame(1))
+        await house.settle(lambda: file.pins == 2)
+        client.close()
+        other.close()
+        await house.settle(lambda: file.pins == 0)
+        pending[0].settle([FileRange(file, 0, 10)])
+        await house.settle(lambda: file.pins == 0)
 
 
 # Faults of the peer
@@ -386,19 +370,16 @@ def test_a_response_that_can_not_be_encoded_is_a_bug_too(caplog: pytest.LogCaptu
     assert "which is a bug" in caplog.text
 
 
-def test_a_bug_without_an_error_response_costs_that_connection_only() -> None:
+async def test_a_bug_without_an_error_response_costs_that_connection_only() -> None:
     def fail(call: Call, request: Any) -> Any:
         raise RuntimeError("our bug")
 
-    async def scenario() -> None:
-        async with open_house(describe_api(fail), heartbeat_api(beat)) as house:
-            client, other = await house.connect(), await house.connect()
-            client.send(describe_frame(1))
-            assert await client.is_closed()
-            other.send(beat_frame(1))
-            assert await numbers(other, 1) == [1]
-
-    asyncio.run(scenario())
+    async with open_house(describe_api(fail), heartbeat_api(beat)) as house:
+        client, other = await house.connect(), await house.connect()
+        client.send(describe_frame(1))
+        assert await client.is_closed()
+        other.send(beat_frame(1))
+        assert await numbers(other, 1) == [1]
 
 
 # Leaving
@@ -453,14 +434,11 @@ def test_handlers_see_who_calls() -> None:
     assert seen == [(4, "tester", "127.0.0.1", 1, 1000.0)]
 
 
-def test_encoded_frames_get_the_right_header() -> None:
+async def test_encoded_frames_get_the_right_header() -> None:
     def handle(call: Call, request: HeartbeatRequest) -> Body:
         return [encode(HeartbeatResponse(throttle_time_ms=9), call.version)]
 
-    async def scenario() -> None:
-        async with open_house(heartbeat_api(handle)) as house:
-            client = await house.connect()
-            client.send(beat_frame(77))
-            assert await client.read_beat() == (77, HeartbeatResponse(throttle_time_ms=9))
-
-    asyncio.run(scenario())
+    async with open_house(heartbeat_api(handle)) as house:
+        client = await house.connect()
+        client.send(beat_frame(77))
+        assert await client.read_beat() == (77, HeartbeatResponse(throttle_time_ms=9))

@@ -26,7 +26,7 @@ from penstock.model.topic_config import TopicConfig
 from penstock.protocol.kafka.error_codes import ErrorCode
 from tests.unit.broker.partition_rig import Node, running
 from tests.unit.broker.test_fetch import Consumer, contents, query, write
-from tests.unit.replication.rig import TOPIC, TOPIC_ID, run
+from tests.unit.replication.rig import TOPIC, TOPIC_ID
 
 if TYPE_CHECKING:
     from penstock.broker.partitions import Partitions
@@ -222,74 +222,64 @@ def session_of(answer: FetchAnswer) -> int:
     return answer.session_id
 
 
-def test_a_session_goes_on_with_what_is_new(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running(tmp_path) as node:
-            await node.create(TOPIC, TOPIC_ID, range(2), TopicConfig())
-            one, two = node.partitions.all()
-            await write(one, b"a")
-            consumer = SessionConsumer(node)
-            opening = SessionStep(NO_SESSION, INITIAL_EPOCH, False)
-            answer = await consumer.get(wanted(), wanted(1), step=opening)
-            session_id = session_of(answer)
-            assert session_id != NO_SESSION
-            assert contents(answer) == [[b"a"], None]
-            poll = consumer.ask(
-                wanted(0, offset=1), step=SessionStep(session_id, 1, False), wait_ms_max=60_000
-            )
-            assert not poll.is_settled
-            await write(two, b"b")
-            answer = await poll
-            assert session_of(answer) == session_id
-            assert [fetched.wanted.partition for fetched in answer.partitions] == [1]
-            assert contents(answer) == [[b"b"]]
-            with pytest.raises(RefusedWith) as caught:
-                consumer.ask(step=SessionStep(session_id, 1, False))
-            assert caught.value.code is ErrorCode.INVALID_FETCH_SESSION_EPOCH
-
-    run(scenario)
+async def test_a_session_goes_on_with_what_is_new(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        await node.create(TOPIC, TOPIC_ID, range(2), TopicConfig())
+        one, two = node.partitions.all()
+        await write(one, b"a")
+        consumer = SessionConsumer(node)
+        opening = SessionStep(NO_SESSION, INITIAL_EPOCH, False)
+        answer = await consumer.get(wanted(), wanted(1), step=opening)
+        session_id = session_of(answer)
+        assert session_id != NO_SESSION
+        assert contents(answer) == [[b"a"], None]
+        poll = consumer.ask(
+            wanted(0, offset=1), step=SessionStep(session_id, 1, False), wait_ms_max=60_000
+        )
+        assert not poll.is_settled
+        await write(two, b"b")
+        answer = await poll
+        assert session_of(answer) == session_id
+        assert [fetched.wanted.partition for fetched in answer.partitions] == [1]
+        assert contents(answer) == [[b"b"]]
+        with pytest.raises(RefusedWith) as caught:
+            consumer.ask(step=SessionStep(session_id, 1, False))
+        assert caught.value.code is ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
-def test_a_session_hears_what_became_of_a_topic_that_is_gone(tmp_path: Path) -> None:
+async def test_a_session_hears_what_became_of_a_topic_that_is_gone(tmp_path: Path) -> None:
     """Only a session does: others are told that they ask for an id that nobody knows."""
+    async with running(tmp_path) as node:
+        await write(await node.replica(), b"a")
+        consumer, new_id = SessionConsumer(node), TopicId(UUID(int=78))
 
-    async def scenario() -> None:
-        async with running(tmp_path) as node:
-            await write(await node.replica(), b"a")
-            consumer, new_id = SessionConsumer(node), TopicId(UUID(int=78))
+        def old() -> Wanted:
+            return Wanted(TopicName(""), TOPIC_ID, 0, offset=1, bytes_max=1_000)
 
-            def old() -> Wanted:
-                return Wanted(TopicName(""), TOPIC_ID, 0, offset=1, bytes_max=1_000)
+        answer = await consumer.get(old(), step=SessionStep(NO_SESSION, INITIAL_EPOCH, True))
+        session_id = session_of(answer)
 
-            answer = await consumer.get(old(), step=SessionStep(NO_SESSION, INITIAL_EPOCH, True))
-            session_id = session_of(answer)
+        async def heard(epoch: int) -> object:
+            return contents(await consumer.get(step=SessionStep(session_id, epoch, True)))
 
-            async def heard(epoch: int) -> object:
-                return contents(await consumer.get(step=SessionStep(session_id, epoch, True)))
-
-            await node.partitions.retire_topic(TOPIC_ID)
-            assert await heard(1) == [Reason.UNKNOWN_TOPIC_OR_PARTITION]
-            await node.replica(topic_id=new_id)
-            assert await heard(2) == [Reason.INCONSISTENT_TOPIC_ID]
-            assert contents(await consumer.get(old())) == [Reason.UNKNOWN_TOPIC_ID]
-
-    run(scenario)
+        await node.partitions.retire_topic(TOPIC_ID)
+        assert await heard(1) == [Reason.UNKNOWN_TOPIC_OR_PARTITION]
+        await node.replica(topic_id=new_id)
+        assert await heard(2) == [Reason.INCONSISTENT_TOPIC_ID]
+        assert contents(await consumer.get(old())) == [Reason.UNKNOWN_TOPIC_ID]
 
 
-def test_an_overtaken_long_poll_is_refused(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running(tmp_path) as node:
-            replica = await node.replica()
-            consumer = SessionConsumer(node)
-            opening = SessionStep(NO_SESSION, INITIAL_EPOCH, False)
-            session_id = session_of(await consumer.get(wanted(), step=opening))
-            slow = consumer.ask(step=SessionStep(session_id, 1, False), wait_ms_max=60_000)
-            fast = consumer.ask(step=SessionStep(session_id, 2, False), wait_ms_max=60_000)
-            assert not fast.is_settled
-            await write(replica, b"a")
-            assert contents(await fast) == [[b"a"]]
-            with pytest.raises(RefusedWith) as caught:
-                await slow
-            assert caught.value.code is ErrorCode.INVALID_FETCH_SESSION_EPOCH
-
-    run(scenario)
+async def test_an_overtaken_long_poll_is_refused(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        replica = await node.replica()
+        consumer = SessionConsumer(node)
+        opening = SessionStep(NO_SESSION, INITIAL_EPOCH, False)
+        session_id = session_of(await consumer.get(wanted(), step=opening))
+        slow = consumer.ask(step=SessionStep(session_id, 1, False), wait_ms_max=60_000)
+        fast = consumer.ask(step=SessionStep(session_id, 2, False), wait_ms_max=60_000)
+        assert not fast.is_settled
+        await write(replica, b"a")
+        assert contents(await fast) == [[b"a"]]
+        with pytest.raises(RefusedWith) as caught:
+            await slow
+        assert caught.value.code is ErrorCode.INVALID_FETCH_SESSION_EPOCH
