@@ -29,8 +29,8 @@ HANDLERS = "penstock.frontdoor.kafka.handlers"
 APIS_HEAD = """\
 # Kafka APIs
 
-What a node answers on its Kafka door. An API is advertised only when it works, in the versions that
-are listed here; clients pick the highest that they know too.
+What a node answers on its Kafka listener. It advertises only APIs that work, in the versions that
+are listed here. Clients pick the highest version that they also know.
 
 | API | key | versions |
 |---|---|---|
@@ -52,9 +52,9 @@ back.
 METRICS_HEAD = f"""
 ## Subscriptions to clients' metrics
 
-A pattern of `match` is a regular expression of Python for one of these, and has to match all of it:
+A pattern of `match` is a Python regular expression for one of these, and must match all of it:
 {", ".join(f"`{name}`" for name in ATTRIBUTES)}.
-At most {REPEATS_MAX} things in a pattern repeat, and no group does, so that none takes long.
+At most {REPEATS_MAX} parts of a pattern may repeat, and no group may, so that none takes long.
 
 | setting | default | meaning |
 |---|---|---|

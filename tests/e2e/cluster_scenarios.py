@@ -255,7 +255,7 @@ def lose_votes(cluster: Cluster, history: History, dice: random.Random) -> None:
     node.start()
     after = directory_of(node)
     assert after != before
-    assert "comes back as somebody else" in node.stderr()
+    assert "comes back under a new identity" in node.stderr()
     cluster.wait_until_healthy(TOPIC, OFFSETS, timeout_s=SETTLED_WITHIN_S)
     wait_until(
         "the metadata has the new member as a voter and the old one not at all",

@@ -226,7 +226,7 @@ def test_a_node_joins(cluster: ProcessCluster, topic: str) -> None:
 def test_what_can_not_be_done_is_said(cluster: ProcessCluster) -> None:
     with pytest.raises(ClientError, match="no node 9"):
         cluster.partition([1, 9], [2])
-    with pytest.raises(ClientError, match="only be in one group"):
+    with pytest.raises(ClientError, match="be in only one group"):
         cluster.partition([1, 2], [2, 3])
     with pytest.raises(ClientError, match="stop or kill"):
         cluster.nodes[1].erase()

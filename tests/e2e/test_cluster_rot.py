@@ -16,7 +16,7 @@ from tests.e2e.wire import Wire
 TOPIC = "rot"
 RECORDS = 20
 VALUES = [b"record %d" % number for number in range(RECORDS)]
-IN_DOUBT = "neither votes nor leads"
+IN_DOUBT = "does not vote or lead"
 PATIENCE_S = 60.0
 
 

@@ -123,7 +123,7 @@ def test_a_lone_node_that_lost_its_votes_goes_on_with_all_it_has(
             broker.kill()
         lose_last_votes(broker.data_dir)
         broker.start()
-        assert "comes back as somebody else" in broker.stderr()
+        assert "comes back under a new identity" in broker.stderr()
         assert_goes_on(broker, topic, kept)
         assert_others_go_on(broker)
 

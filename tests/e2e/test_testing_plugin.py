@@ -123,7 +123,7 @@ def test_an_unknown_mode_is_a_usage_error(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\npenstock_mode = magic\n")
     outcome = run_pytest(tmp_path)
     assert outcome.returncode != 0
-    assert "none of process, thread" in outcome.stdout + outcome.stderr
+    assert "not one of process, thread" in outcome.stdout + outcome.stderr
 
 
 @pytest.mark.parametrize("kind", [ProcessBroker, ThreadBroker])

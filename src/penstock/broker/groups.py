@@ -200,7 +200,7 @@ class Groups:
         partition = partition_of(group_id, topic.partitions)
         broker = self._leaderships.reachable_leader(topic.topic_id, partition)
         if broker is None:
-            detail = f"nobody leads {OFFSETS_TOPIC}-{partition} now"
+            detail = f"{OFFSETS_TOPIC}-{partition} has no leader now"
             raise Refused(Reason.COORDINATOR_NOT_AVAILABLE, detail)
         return broker.id, broker.kafka
 
@@ -232,7 +232,7 @@ class Groups:
         settings = self._settings()
         shortest, longest = settings.session_timeout_ms_min, settings.session_timeout_ms_max
         if not shortest <= command.session_timeout_ms <= longest:
-            detail = f"a session timeout must lie between {shortest} and {longest} ms"
+            detail = f"a session timeout must be between {shortest} and {longest} ms"
             raise Refused(Reason.INVALID_SESSION_TIMEOUT, detail)
         texts = [command.client_id, command.instance_id or "", command.protocol_type]
         texts += [name for name, _ in command.protocols]

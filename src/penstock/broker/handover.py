@@ -25,7 +25,7 @@ async def hand_over(replicas: Iterable[Replica], timeout_s: float = HANDOVER_TIM
         await asyncio.sleep(_LOOK_INTERVAL_S)
     left = sum(replica.is_leader for replica in leaving)
     if left:
-        logger.warning("%d leaderships were not taken over in time", left)
+        logger.warning("other nodes did not take over %d leaderships in time", left)
 
 
 def _asked_to_leave(replica: Replica) -> bool:

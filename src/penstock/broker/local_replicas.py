@@ -221,7 +221,7 @@ class LocalReplicas:
         try:
             await make(topic.name, topic.topic_id, missing, config, founders)
         except Refused as refused:
-            logger.error("replicas of %s can't be made: %s", topic.name, refused.detail)
+            logger.error("replicas of %s can't be created: %s", topic.name, refused.detail)
             self._failures[topic.topic_id] = refused
             self._retry_later()
         else:
@@ -234,7 +234,9 @@ class LocalReplicas:
         if not self._moved(topic):
             return
         if not await self._is_up_to_date():
-            logger.info("moved replicas of %s stay for now: nobody confirms it", topic.name)
+            logger.info(
+                "moved replicas of %s stay for now: no majority confirms the move", topic.name
+            )
             self._unsure.add(topic.topic_id)
             self._retry_later()
             return

@@ -65,7 +65,7 @@ class Offsets:
         deletion.add_done_callback(self._deleted)
         await asyncio.wait([deletion], timeout=None if replica.is_alone else wait_s)
         if not deletion.done():
-            detail = f"{topic}-{partition} does not begin at {offset} yet"
+            detail = f"{topic}-{partition} does not start at {offset} yet"
             raise Refused(Reason.REQUEST_TIMED_OUT, detail)
         return deletion.result()
 

@@ -139,7 +139,7 @@ class Partitions:
         try:
             self._add(await self._store.create(wanted, topic_id, config, founders))
         except (OSError, StorageDamaged) as error:
-            raise Refused(Reason.STORAGE_ERROR, f"{topic} can't be made: {error}") from error
+            raise Refused(Reason.STORAGE_ERROR, f"{topic} can't be created: {error}") from error
 
     async def open(
         self,

@@ -185,7 +185,7 @@ class Produce:
             replica = self._partitions.get_by_id(topic_id, partition)
             topic = replica.partition.topic
         if topic.startswith(INTERNAL_PREFIX) and is_internal(topic):
-            raise Refused(Reason.INVALID_TOPIC, f"{topic} is written by the broker alone")
+            raise Refused(Reason.INVALID_TOPIC, f"only the broker writes to {topic}")
         return replica
 
 

@@ -60,7 +60,7 @@ class Quorum:
             return _view(replica)
         controller = self._cluster.controller_id
         if controller < 0 or controller == self._cluster.broker_id:
-            raise Refused(Reason.NOT_LEADER_OR_FOLLOWER, "nobody leads the metadata now")
+            raise Refused(Reason.NOT_LEADER_OR_FOLLOWER, "the metadata has no leader now")
         answer = await self._exchange.call(controller, DESCRIBE_CALL, b"", CALL_TIMEOUT_S)
         return _decoded(answer)
 

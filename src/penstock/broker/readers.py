@@ -200,7 +200,7 @@ class Reader:
     def _check_name(self, wanted: Wanted) -> None:
         if wanted.name is not None:
             self._partitions.get(wanted.name, wanted.partition)
-            detail = f"{wanted.name} was deleted and made again"
+            detail = f"{wanted.name} was deleted and created again"
             raise Refused(Reason.INCONSISTENT_TOPIC_ID, detail)
 
     def looked(self, fetched: Fetched) -> None:

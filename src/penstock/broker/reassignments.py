@@ -115,10 +115,10 @@ class Reassignments:
             try:
                 await self.review()
             except Refused as refused:
-                logger.debug("moves are looked at again later: %s", refused.detail)
+                logger.debug("moves will be checked again later: %s", refused.detail)
             except Exception:
                 # A bug must not end all moves to come, nor go unseen.
-                logger.exception("looking after moves failed")
+                logger.exception("managing moves failed")
 
     async def review(self) -> None:
         """Ends moves that this node leads to their end; the controller starts those it wants."""
@@ -153,7 +153,7 @@ class Reassignments:
         preferred = known.assignments[partition].replicas[0]
         leader = self._leader_of(key)
         if leader == preferred or (is_unclean and leader is not None):
-            detail = f"Broker {leader} leads {topic}-{partition} already."
+            detail = f"Broker {leader} already leads {topic}-{partition}."
             raise Refused(Reason.ELECTION_NOT_NEEDED, detail)
         if is_unclean:
             detail = f"No replica of {topic}-{partition} can lead it without a majority."

@@ -217,7 +217,7 @@ class Topics:
         topic = self._cluster.topic(name)
         if topic is not None:
             return topic
-        return Refused(Reason.LEADER_NOT_AVAILABLE, f"Topic '{name}' is being made.")
+        return Refused(Reason.LEADER_NOT_AVAILABLE, f"Topic '{name}' is being created.")
 
     async def _create(self, wanted: Sequence[NewTopic], deadline: float) -> dict[str, Outcome]:
         task = asyncio.current_task()
@@ -311,7 +311,7 @@ class Topics:
         try:
             await self._cluster.withdraw(unmade)
         except Refused as refused:
-            logger.warning("topics without replicas can't be taken back: %s", refused.detail)
+            logger.warning("topics without replicas can't be removed: %s", refused.detail)
             self._abandoned.update(topic.topic_id for topic, start in unmade if start == 0)
         await self._replicas.settled(topic.topic_id for topic, _ in unmade)
 

@@ -139,7 +139,7 @@ def _format(named: object, otherwise: Format) -> Format:
     try:
         return Format(str(named))
     except ValueError:
-        raise BadFormat(f"{named!r} is none of {', '.join(Format)}") from None
+        raise BadFormat(f"{named!r} is not one of {', '.join(Format)}") from None
 
 
 def _number(name: str, held: object, otherwise: int | None, bits: int) -> int | None:

@@ -97,4 +97,4 @@ def _make(settings: dict[str, Any]) -> kafka_admin.AdminClient:
     try:
         return kafka_admin.AdminClient(settings)
     except confluent_kafka.KafkaException as error:
-        raise ClientError(f"The client can't be made: {reason_of(error.args[0])}.") from None
+        raise ClientError(f"The client can't be created: {reason_of(error.args[0])}.") from None

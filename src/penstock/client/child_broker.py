@@ -69,7 +69,7 @@ class ChildBroker:
     @property
     def last_line(self) -> str:
         """The last thing it said, which after a refused start is the reason."""
-        return self._log[-1].removeprefix("penstock: ") if self._log else "it said nothing"
+        return self._log[-1].removeprefix("penstock: ") if self._log else "it printed nothing"
 
     @property
     def exit_code(self) -> int | None:
@@ -90,7 +90,7 @@ class ChildBroker:
     def launch(self) -> None:
         """Start without waiting: the members of a cluster wait for each other."""
         if self._process is not None:
-            raise ClientError("The broker runs already.")
+            raise ClientError("The broker is already running.")
         self._process = subprocess.Popen(
             self._command(),
             # The pipe ends with this process, however that dies, and the broker ends with the pipe.

@@ -150,7 +150,7 @@ class Consumer:
         closing.start()
         closing.join(timeout_s)
         if closing.is_alive():
-            LOGGER.warning("the consumer left without saying goodbye: the broker is not there")
+            LOGGER.warning("the consumer could not leave its group: the broker is not there")
 
     def __enter__(self) -> Self:
         return self
@@ -229,4 +229,4 @@ def _make(settings: dict[str, Any]) -> confluent_kafka.Consumer:
     try:
         return confluent_kafka.Consumer(settings)
     except confluent_kafka.KafkaException as error:
-        raise ClientError(f"The consumer can't be made: {reason_of(error.args[0])}.") from None
+        raise ClientError(f"The consumer can't be created: {reason_of(error.args[0])}.") from None

@@ -95,7 +95,7 @@ _SENTENCES: dict[str, tuple[type[ClientError], str]] = {
     "GROUP_SUBSCRIBED_TO_TOPIC": _GROUP_ACTIVE,
     "_MAX_POLL_EXCEEDED": (
         ClientError,
-        "{what} took this consumer's partitions away: it asked for no records for longer than "
+        "{what} took this consumer's partitions away: it did not ask for records for longer than "
         "max.poll.interval.ms.",
     ),
 }

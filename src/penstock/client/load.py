@@ -155,7 +155,7 @@ class _Workers:
         for pipe in [*self.consumers, *self.producers]:
             while not pipe.poll(REPORT_S):
                 if is_stopped():
-                    raise ClientError("It was stopped before it began.")
+                    raise ClientError("It was stopped before it started.")
                 if time.monotonic() > deadline:
                     raise ClientError(f"A worker was not ready within {START_TIMEOUT_S:g} s.")
             said = _received(pipe)
@@ -196,7 +196,7 @@ def _received(pipe: "Connection[Any, Any]") -> Report:
     try:
         report = pipe.recv()
     except (EOFError, OSError):
-        return Report(failure="a worker ended without a word", failed=1, is_last=True)
+        return Report(failure="a worker ended without a message", failed=1, is_last=True)
     assert isinstance(report, Report)
     return report
 

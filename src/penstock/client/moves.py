@@ -86,7 +86,9 @@ def lead_by(
         if any(one.place == place and one.leader == leader for one in client.partitions()):
             return
         if patience.is_over():
-            raise ClientError(f"Partition {place} was not given to node {leader}: {reason}.")
+            raise ClientError(
+                f"Node {leader} did not become the leader of partition {place}: {reason}."
+            )
         patience.pause()
 
 
@@ -107,6 +109,6 @@ def _done(client: ClusterClient, ordered: dict[TopicPartition, Replicas]) -> lis
 
 def _still_moving(left: int, total: int) -> StillMoving:
     return StillMoving(
-        f"Time is up with {left} of {total} partitions still to be moved: those under way go on, "
-        f"and the same command takes up the rest."
+        f"Time is up with {left} of {total} partitions still to be moved. Moves in progress "
+        f"continue, and the same command moves the rest."
     )

@@ -177,7 +177,7 @@ def _make(settings: dict[str, Any]) -> confluent_kafka.Producer:
     try:
         return confluent_kafka.Producer(settings)
     except confluent_kafka.KafkaException as error:
-        raise ClientError(f"The producer can't be made: {reason_of(error.args[0])}.") from None
+        raise ClientError(f"The producer can't be created: {reason_of(error.args[0])}.") from None
 
 
 def _delivery(message: confluent_kafka.Message) -> Delivery:

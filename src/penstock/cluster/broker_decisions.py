@@ -28,7 +28,7 @@ def decide_registration(
     if known is not None and is_other and live_directory == known.directory:
         detail = (
             f"Node {broker.id} is running with the data directory {known.directory}; "
-            f"another one with the directory {broker.directory} can't take its number."
+            f"another node, with the directory {broker.directory}, can't take its number."
         )
         raise Refused(Reason.INVALID_REQUEST, detail)
     return [BrokerStored(broker=broker)], None

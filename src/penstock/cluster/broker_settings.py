@@ -113,8 +113,8 @@ def _topic_defaults() -> Iterator[Setting]:
 _NODE = (
     _own("broker.id", INT, "--node", "The number of this broker."),
     _own("node.id", INT, "--node", "The number of this broker."),
-    _own("listeners", STRING, "--kafka", "Where the Kafka door listens."),
-    _own("advertised.listeners", STRING, "--advertise", "The address that clients are told."),
+    _own("listeners", STRING, "--kafka", "Where the Kafka listener is bound."),
+    _own("advertised.listeners", STRING, "--advertise", "The address that clients connect to."),
     _own("log.dirs", STRING, "--data-dir", "The directory that holds all data of this broker."),
     _row("broker.rack", STRING, "", "The rack or zone of this broker, as clients see it."),
     _row(
@@ -131,14 +131,14 @@ _TOPICS = (
         "num.partitions",
         INT,
         1,
-        "The number of partitions of a topic that is made without one.",
+        "The number of partitions of a topic that is created without one.",
         at_least(1),
     ),
     _row(
         "default.replication.factor",
         INT,
         3,
-        "The replication factor of a topic that is made without one, or the number of brokers "
+        "The replication factor of a topic that is created without one, or the number of brokers "
         "when there are fewer.",
         at_least(1),
     ),
@@ -146,7 +146,7 @@ _TOPICS = (
         "auto.create.topics.enable",
         BOOLEAN,
         "true",
-        "Make a topic when a client that permits it first asks for its metadata.",
+        "Create a topic when a client that allows it first asks for its metadata.",
     ),
     _row("delete.topic.enable", BOOLEAN, "true", "Whether topics can be deleted at all."),
     _row(
@@ -203,7 +203,7 @@ _NETWORK = (
         "socket.request.max.bytes",
         INT,
         100 * 1024 * 1024,
-        "The largest request that is read; a longer one costs the client its connection.",
+        "The largest request that is read; the broker closes the connection on a larger one.",
         at_least(1),
     ),
     _row(
@@ -213,7 +213,7 @@ _NETWORK = (
         "A connection that is silent for this long is closed.",
         at_least(1),
     ),
-    _row("max.connections", INT, 10_000, "The most connections at a time.", at_least(1)),
+    _row("max.connections", INT, 10_000, "The most connections at once.", at_least(1)),
     _row(
         "fetch.max.bytes",
         INT,
@@ -236,7 +236,7 @@ _NETWORK = (
         "when it is empty, they all read from leaders.",
         _check_selector,
     ),
-    _kept("max.connections.per.ip", INT, INT_MAX, "The most connections of one address."),
+    _kept("max.connections.per.ip", INT, INT_MAX, "The most connections from one address."),
     _kept("num.network.threads", INT, 1, "The number of network threads.", at_least(1)),
     _kept("num.io.threads", INT, 1, "The number of request threads.", at_least(1)),
 )
@@ -244,19 +244,19 @@ _NETWORK = (
 _THROTTLES = (
     _throttle(
         LEADER_RATE,
-        "The most bytes in a second that leaders on this broker send to replicas which catch up, "
-        "where leader.replication.throttled.replicas of the topic lists the leader; without bound "
+        "The most bytes per second that leaders on this broker send to replicas which catch up, "
+        "where leader.replication.throttled.replicas of the topic lists the leader; no limit "
         "unless it is set.",
     ),
     _throttle(
         FOLLOWER_RATE,
-        "The most bytes in a second that replicas on this broker receive while they catch up, "
-        "where follower.replication.throttled.replicas of the topic lists them; without bound "
+        "The most bytes per second that replicas on this broker receive while they catch up, "
+        "where follower.replication.throttled.replicas of the topic lists them; no limit "
         "unless it is set.",
     ),
     _throttle(
         "replica.alter.log.dirs.io.max.bytes.per.second",
-        "The most bytes in a second that move from one log directory to another. Kept, but without "
+        "The most bytes per second that move from one log directory to another. Kept, but without "
         "effect on this broker.",
         has_effect=False,
     ),
@@ -317,14 +317,14 @@ _GROUPS = (
         "offsets.topic.num.partitions",
         INT,
         8,
-        "The number of partitions of __consumer_offsets when it is first made.",
+        "The number of partitions of __consumer_offsets when it is created.",
         at_least(1),
     ),
     _row(
         "offsets.topic.segment.bytes",
         INT,
         100 * 1024 * 1024,
-        "The segment size of __consumer_offsets when it is first made.",
+        "The segment size of __consumer_offsets when it is created.",
         at_least(1024),
     ),
     _row(

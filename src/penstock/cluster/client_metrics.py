@@ -35,7 +35,7 @@ CLIENT_METRICS_SETTINGS = table(
         METRICS,
         ConfigType.LIST,
         "",
-        "The metrics to push, by the beginnings of their names; * is all of them, and an empty "
+        "The metrics to push, by prefixes of their names; * is all of them, and an empty "
         "list none.",
     ),
     Setting(
@@ -48,7 +48,7 @@ CLIENT_METRICS_SETTINGS = table(
         MATCH,
         ConfigType.LIST,
         "",
-        "The clients that are meant, as attribute=pattern: all patterns have to match. An empty "
+        "The clients, as attribute=pattern: all patterns must match. An empty "
         "list means every client.",
     ),
 )

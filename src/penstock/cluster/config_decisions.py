@@ -159,7 +159,7 @@ def _client_metrics_changed(
     if checked == state.client_metrics.get(resource.name, {}):
         return []
     if resource.name not in state.client_metrics and len(state.client_metrics) >= SUBSCRIPTIONS_MAX:
-        detail = f"There are {SUBSCRIPTIONS_MAX} subscriptions already."
+        detail = f"There are already {SUBSCRIPTIONS_MAX} subscriptions."
         raise Refused(Reason.POLICY_VIOLATION, detail)
     return [ClientMetricsStored(name=resource.name, configs=checked)]
 

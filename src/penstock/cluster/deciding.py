@@ -165,7 +165,9 @@ class Decider:
         if not records:
             # No commit has shown that this is still the controller.
             confirmed = self._host.replica.confirm()
-            await _within(COMMIT_TIMEOUT_S, confirmed, "The controller is not sure of its office.")
+            await _within(
+                COMMIT_TIMEOUT_S, confirmed, "The controller is not sure that it still leads."
+            )
         return end
 
     async def _append_for(self, _: BrokerId, payload: bytes) -> bytes:
@@ -200,7 +202,7 @@ class Decider:
     async def catch_up(self, offset: Offset, timeout_s: float = CATCH_UP_TIMEOUT_S) -> None:
         """Waits until the copy of this node is that far; refuses when it takes too long."""
         if self._feed.applied < offset:
-            detail = f"The metadata is known here up to {self._feed.applied}, not {offset}."
+            detail = f"This broker knows the metadata up to {self._feed.applied}, not {offset}."
             await _within(timeout_s, self._feed.wait_for(offset), detail)
 
 

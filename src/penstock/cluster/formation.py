@@ -174,7 +174,7 @@ class Formation:
                 ours = ", ".join(str(number) for number in sorted(self._listed))
                 raise StartRefused(
                     f"Node {node} lists the members {theirs or 'of no cluster'}, node "
-                    f"{self._node} lists {ours}: a cluster is founded by nodes that list the same."
+                    f"{self._node} lists {ours}: all founding nodes must list the same members."
                 )
 
     def _found(self, founders: Sequence[ReplicaId]) -> None:
@@ -188,4 +188,4 @@ class Formation:
         missing = self._listed.keys() - self._exchange.hellos.keys() - {self._node}
         if missing:
             names = ", ".join(f"{node} at {self._listed[node]}" for node in sorted(missing))
-            logger.info("waiting for the first meeting with node %s", names)
+            logger.info("waiting for the first contact with node %s", names)

@@ -33,7 +33,10 @@ TRANSITIONS = MappingProxyType(
         (_PREPARING, _EMPTY): "the last member left or expired",
         (_PREPARING, _DEAD): "the group moves away",
         (_COMPLETING, _STABLE): "the leader's assignment is durable",
-        (_COMPLETING, _PREPARING): "a member joins anew or with other metadata, leaves, expires or "
+        (
+            _COMPLETING,
+            _PREPARING,
+        ): "a member joins again or with other metadata, leaves, expires or "
         "does not sync in time, or the assignment could not be stored",
         (_COMPLETING, _DEAD): "the group moves away",
         (_STABLE, _PREPARING): "a member joins, leaves, expires, changes its metadata or did not "

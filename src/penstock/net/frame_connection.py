@@ -309,7 +309,7 @@ class FrameConnection:
         self._intake.count_replies(self._send.memory_bytes)
         self._try_to_read()
         if self._intake.is_overdrawn_by_replies:
-            self.close("memory is short and it does not read its replies")
+            self.close("memory is low and it does not read its replies")
         elif len(self._send) > self._reply_bytes_max:
             self.pause(PAUSE_REPLIES)
         elif len(self._send) <= self._reply_bytes_max // 2:
@@ -349,7 +349,7 @@ class FrameConnection:
 
     def fail(self) -> None:
         """Called while handling an exception that is a bug of ours: the broker goes on."""
-        logger.exception("a connection failed, it is closed: %s", self.peer)
+        logger.exception("a connection failed and is closed: %s", self.peer)
         self.close()
 
     def close(self, why: str | None = None) -> None:

@@ -99,8 +99,8 @@ class PeerConnection(asyncio.BufferedProtocol):
         except PeerFraming as fault:
             self.close(str(fault))
         except Exception:
-            logger.exception("the connection to %s failed, it is closed", self)
-            self.close("a bug of this node")
+            logger.exception("the connection to %s failed and is closed", self)
+            self.close("a bug in this node")
 
     def eof_received(self) -> bool:
         return False
@@ -129,7 +129,7 @@ class PeerConnection(asyncio.BufferedProtocol):
             return False
         if magic != MAGIC:
             # Whoever it is does not speak our language, so it is told nothing.
-            self.close("it is no Penstock node")
+            self.close("it is not a Penstock node")
             return False
         self._magic_is_due = False
         return True
@@ -157,7 +157,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         size = sum(map(len, pieces))
         assert size <= PEER_FRAME_BYTES_MAX, "a frame must be cut before it gets here"
         if size + transport.get_write_buffer_size() > PEER_QUEUE_BYTES_MAX:
-            self.close("it does not take what it is sent")
+            self.close("it does not read what it is sent")
             return False
         self._spoke = True
         transport.writelines((LENGTH.pack(size), *pieces))
@@ -175,7 +175,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._silent_checks = 0 if self._heard else self._silent_checks + 1
         self._heard = False
         if self._silent_checks >= SILENT_CHECKS_MAX:
-            self.close("nothing was heard from it")
+            self.close("it sent nothing")
         elif not self._spoke and self.peer is not None and self._transport is not None:
             self._transport.write(_KEEPALIVE)
         self._spoke = False

@@ -194,7 +194,7 @@ class TcpPeerNetwork:
         is_older = peer.incarnation < existing.peer.incarnation
         is_same = peer.incarnation == existing.peer.incarnation
         if is_older or (is_same and self._is_worse(connection, existing, peer)):
-            raise HandshakeRefused("There is a connection already.", Why.DUPLICATE)
+            raise HandshakeRefused("There is already a connection.", Why.DUPLICATE)
         existing.close("another connection replaces it")
 
     def _is_worse(self, new: PeerConnection, existing: PeerConnection, peer: PeerHello) -> bool:

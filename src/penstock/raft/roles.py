@@ -139,7 +139,7 @@ class Roles:
     def accept_leader(self, message: FromLeader) -> None:
         core = self._core
         if self.leader is not None or (core.leader or message.sender) != message.sender:
-            raise PeerFault(f"{message.sender} says that it leads in term {message.term} too")
+            raise PeerFault(f"{message.sender} also says that it leads in term {message.term}")
         if core.leader is None:
             self.become_follower(core.term, message.sender)
         self._elapsed = 0

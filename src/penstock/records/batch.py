@@ -134,7 +134,8 @@ def parse_header(buffer: bytes | bytearray | memoryview, position: int = 0) -> B
         header = tuple.__new__(BatchHeader, _HEADER.unpack_from(buffer, position))
     except struct.error:
         raise CorruptBatch(
-            f"a batch header takes {HEADER_SIZE} bytes, {max(0, len(buffer) - position)} are left"
+            f"a batch header takes {HEADER_SIZE} bytes, but {max(0, len(buffer) - position)} are"
+            " left"
         ) from None
     if header[3] != MAGIC:
         raise CorruptBatch(f"the magic byte is {header[3]}, not {MAGIC}")
@@ -277,7 +278,7 @@ def scan_batch(payload: bytes, header: BatchHeader) -> Iterator[RawRecord]:
     base_timestamp, last_offset_delta = header.base_timestamp, header.last_offset_delta
     for raw in scan_records(payload, header.record_count):
         if not 0 <= raw.offset_delta <= last_offset_delta:
-            raise CorruptBatch(f"a record lies {raw.offset_delta} offsets behind its batch's first")
+            raise CorruptBatch(f"a record is {raw.offset_delta} offsets after its batch's first")
         if abs(base_timestamp + raw.timestamp_delta) > TIMESTAMP_MAX:
             raise CorruptBatch("the timestamp of a record is longer than 64 bits")
         yield raw

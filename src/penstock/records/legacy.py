@@ -97,7 +97,7 @@ def _record(message: _Message, timestamp_ms: int) -> Record:
 def _codec_of(message: _Message) -> Codec:
     number = message.attributes & _CODEC_MASK
     if number > _CODEC_LAST:
-        raise CorruptBatch(f"old messages know no codec {number}")
+        raise CorruptBatch(f"old messages do not have codec {number}")
     return Codec(number)
 
 
@@ -113,7 +113,7 @@ def _inner_records(wrapper: _Message, inner: bytes) -> Iterator[Record]:
     is_append_time = wrapper.magic == 1 and wrapper.attributes & _LOG_APPEND_TIME_BIT
     for message in _messages(memoryview(inner)):
         if message.attributes & _CODEC_MASK:
-            raise CorruptBatch("a compressed message lies in a compressed message")
+            raise CorruptBatch("a compressed message is inside a compressed message")
         if message.magic != wrapper.magic:
             raise CorruptBatch("a message set mixes magic 0 and 1")
         yield _record(message, wrapper.timestamp_ms if is_append_time else message.timestamp_ms)

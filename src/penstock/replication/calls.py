@@ -40,7 +40,7 @@ class Calls:
         self._serving_count: dict[BrokerId, int] = {}
 
     def serve(self, method: str, handler: Handler) -> None:
-        assert method not in self._handlers, f"{method} is served already"
+        assert method not in self._handlers, f"{method} is already served"
         self._handlers[method] = handler
 
     # Asking
@@ -91,7 +91,7 @@ class Calls:
     async def _answer(self, node: BrokerId, method: str, payload: bytes) -> bytes:
         handler = self._handlers.get(method)
         if handler is None:
-            raise Refused(Reason.UNSUPPORTED_VERSION, f"Node {self._own} knows no {method}.")
+            raise Refused(Reason.UNSUPPORTED_VERSION, f"Node {self._own} does not know {method}.")
         return bytes(await handler(node, payload))
 
     def read_call(self, link: PeerLink, reader: FrameReader) -> None:
@@ -100,7 +100,7 @@ class Calls:
         payload = bytes(reader.read_bytes())
         count = self._serving_count.get(link.node, 0)
         if count >= CALLS_SERVED_PER_NODE_MAX:
-            _write_refusal(link, number, Refused(Reason.THROTTLED, "Too many calls at a time."))
+            _write_refusal(link, number, Refused(Reason.THROTTLED, "Too many calls at once."))
             return
         self._serving_count[link.node] = count + 1
         loop = asyncio.get_running_loop()

@@ -51,7 +51,7 @@ def decode_membership(data: Batch, *, may_be_empty: bool = False) -> Membership:
             raise DecodeError(f"a group of {voter_count + learner_count} members")
         members, end = _decode_members(data, voter_count + learner_count)
     except (struct.error, UnicodeDecodeError) as error:
-        raise DecodeError(f"no membership: {error}") from None
+        raise DecodeError(f"not a membership: {error}") from None
     membership = Membership(frozenset(members[:voter_count]), frozenset(members[voter_count:]))
     if end != len(data) or len(membership.members) != voter_count + learner_count:
         raise DecodeError("a membership names a replica twice or does not end where it should")
@@ -85,7 +85,7 @@ def decode_log_start(data: Batch) -> Offset:
     try:
         (offset,) = _OFFSET.unpack(data)
     except struct.error as error:
-        raise DecodeError(f"no log start: {error}") from None
+        raise DecodeError(f"not a log start: {error}") from None
     return Offset(offset)
 
 

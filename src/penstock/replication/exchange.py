@@ -175,7 +175,7 @@ class Exchange:
             try:
                 tell(replica)
             except Exception as bug:
-                report_bug("a replica could not be told of a lost node", bug)
+                report_bug("a replica could not be notified of a lost node", bug)
 
     def received(self, node: BrokerId, frame: memoryview) -> None:
         link = self._links.get(node)
@@ -266,7 +266,7 @@ class Exchange:
             try:
                 callback()
             except Exception as bug:
-                report_bug("hearing of a change of nodes failed", bug)
+                report_bug("handling a change of nodes failed", bug)
 
     def set_cluster(self, cluster_id: str) -> None:
         """This node belongs to the cluster from now on, and the others hear of it."""

@@ -273,7 +273,7 @@ class GroupMember(ABC):
 
     def received(self, batch: Batch, offset: Offset) -> None:
         header = parse_header(batch)
-        assert header.base_offset == offset, f"a batch for {header.base_offset} came at {offset}"
+        assert header.base_offset == offset, f"a batch for {header.base_offset} arrived at {offset}"
         if header.producer_id >= 0:
             self._ledger.record(header, offset, self._parts.clock.now_ms())
 
@@ -455,7 +455,7 @@ class GroupMember(ABC):
             and not self._members.wants_others()
         )
         if is_alone and self._refill.waited_alone():
-            logger.error("%s goes on without what its only copy lost", self.partition)
+            logger.error("%s continues without what its only copy lost", self.partition)
             self._end_refill()
             self._node.campaign()
             self._consensus.touch()

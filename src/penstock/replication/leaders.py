@@ -40,7 +40,7 @@ class LeaderTable:
             try:
                 callback(key)
             except Exception as bug:
-                report_bug("hearing of a new leader failed", bug)
+                report_bug("handling a new leader failed", bug)
         return True
 
     def forget_topic(self, topic_id: TopicId) -> None:

@@ -172,7 +172,7 @@ class FrameReader:
         """How many things follow; never more than could fit into what is left."""
         (count,) = self.unpack(_LENGTH)
         if count * size_min > self.left:
-            raise DecodeError(f"{count} things can't be in {self.left} bytes")
+            raise DecodeError(f"{count} elements do not fit into {self.left} bytes")
         return count
 
     def read_bytes(self) -> memoryview:
@@ -183,7 +183,7 @@ class FrameReader:
         try:
             return str(data, "utf-8")
         except UnicodeDecodeError:
-            raise DecodeError("a text that is none") from None
+            raise DecodeError("text that is not UTF-8") from None
 
 
 class GroupNames:

@@ -116,7 +116,7 @@ class ProducerStates:
             raise Refused(
                 Reason.INVALID_PRODUCER_EPOCH,
                 f"producer {header.producer_id} sent epoch {header.producer_epoch},"
-                f" but {epoch} was seen already",
+                f" but {epoch} was already seen",
             )
         if header.base_sequence != 0:
             raise self._out_of_order(header, 0, clock)

@@ -110,7 +110,7 @@ def _sentence(partition: TopicPartition, stuck: Stuck) -> str:
     holder = stuck.holder.node
     return (
         f"{partition} has no leader: the log on node {stuck.loser.node} once ended at "
-        f"{stuck.needed}, and the longest copy that is left, on node {holder}, ends at "
-        f"{stuck.longest}, so acknowledged records may be missing. Bring back a node or a disk "
+        f"{stuck.needed}, and the longest copy left, on node {holder}, ends at "
+        f"{stuck.longest}, so acknowledged records may be missing. Restore a node or a disk "
         f"that has them, or give them up: stop node {holder} and run 'penstock log trust' there"
     )

@@ -227,7 +227,7 @@ class Replica(GroupMember):
         return batch
 
     def _throttled(self, header: BatchHeader) -> Refused:
-        detail = f"{self._parts.pressure.total} bytes are not safe yet"
+        detail = f"{self._parts.pressure.total} bytes are not on disk yet"
         return self._for_now(Refused(Reason.THROTTLED, detail), header)
 
     def _for_now(self, refused: Refused, header: BatchHeader) -> Refused:
@@ -420,7 +420,7 @@ class Replica(GroupMember):
             case _ if timestamp >= 0:
                 found = await self._keeper.look_up(lambda: log.offset_for_timestamp(timestamp, end))
             case _:
-                raise Refused(Reason.INVALID_REQUEST, f"no offset is called {timestamp}")
+                raise Refused(Reason.INVALID_REQUEST, f"no offset has the name {timestamp}")
         return NOT_FOUND if found is None else FoundOffset(*found)
 
     async def _know_end(self) -> None:

@@ -224,7 +224,7 @@ class Node:
         try:
             write_addresses(self._directory.peers_path, addresses, self._file_system)
         except OSError as error:
-            logger.warning("the addresses of other nodes were not noted: %s", error)
+            logger.warning("the addresses of other nodes were not stored: %s", error)
 
     async def register(self, kafka: Endpoint) -> None:
         """Returns once this node's copy of the metadata knows the node under this address; what it

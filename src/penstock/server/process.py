@@ -104,9 +104,9 @@ async def _serve(settings: Settings) -> None:
     # one over thousands of partitions would hold up every client.
     gc.freeze()
     for door in settings.unopened_doors():
-        logger.warning("this version does not open that door yet: --%s has no effect", door)
+        logger.warning("this version does not have that listener yet: --%s has no effect", door)
     await stop.wait()
-    logger.info("stopping: answering what is in flight")
+    logger.info("stopping: answering the requests in flight")
     Thread(target=_end_if_the_disk_hangs, args=(settings.data_dir,), daemon=True).start()
     await node.stop()
     logger.info("stopped")

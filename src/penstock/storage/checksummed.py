@@ -19,10 +19,10 @@ def wrap(magic: bytes, version: int, content: Bytes) -> bytes:
 def unwrap(path: Path, magic: bytes, version: int, data: bytes) -> bytes:
     """The content; raises StorageDamaged, naming the file, if it is not what was wrapped."""
     if len(data) < _PREFIX.size:
-        raise StorageDamaged(str(path), len(data), "the file ends within its first bytes")
+        raise StorageDamaged(str(path), len(data), "the file is too short")
     found_magic, found_version, checksum, length = _PREFIX.unpack_from(data)
     if found_magic != magic:
-        raise StorageDamaged(str(path), 0, "the file does not begin with its mark")
+        raise StorageDamaged(str(path), 0, "the file does not start with the right bytes")
     content = data[_PREFIX.size :]
     if len(content) != length or crc32c(content) != checksum:
         raise StorageDamaged(str(path), _PREFIX.size, "the checksum does not match")

@@ -20,7 +20,7 @@ def misfit(
     if header.base_offset < expected or is_gap:
         return f"the batch has offset {header.base_offset} instead of {expected}"
     if end is not None and header.next_offset > end:
-        return f"the batch reaches to offset {header.last_offset}, its segment ends before {end}"
+        return f"the batch reaches offset {header.last_offset}, but its segment ends before {end}"
     if term is not None and header.leader_epoch != term and not header.is_own:
-        return f"the batch is from term {header.leader_epoch}, the log is in {term}"
+        return f"the batch is from term {header.leader_epoch}, but the log is in {term}"
     return ""

@@ -287,8 +287,8 @@ def _start(
         for lost in found.lost:
             logger.error("terms and votes may be lost: %s: %s", path / _HARD_STATES, lost)
         logger.error(
-            "node %d comes back as somebody else, so that it can't vote twice: its directory had "
-            "the id %s and has the id %s from now on",
+            "node %d comes back under a new identity, so that it can't vote twice: its directory "
+            "had the id %s and now has the id %s",
             node,
             identity.former_ids[-1],
             identity.directory_id,
@@ -322,7 +322,7 @@ def _read_identity(path: Path, file_system: FileSystem) -> _Identity | None:
     try:
         if whole:
             if len(whole) < len(copies):
-                logger.warning("one copy in %s is bad, the other one is whole", file)
+                logger.warning("one copy in %s is bad, the other one is good", file)
             return _parse_identity(whole[0])
         facts = _read_json(data) or copies[0]
         _check_format(path, int(facts["format"]))
@@ -360,10 +360,10 @@ def _check_format(path: Path, number: int) -> None:
     if number < FORMAT_OLDEST:
         raise StartRefused(
             f"The data directory {path} has format {number}, which a preview of Penstock wrote "
-            f"and which can't be turned into format {FORMAT}; use another directory."
+            f"and which can't be converted to format {FORMAT}; use another directory."
         )
     if number == FORMAT:
-        raise ValueError("no copy is whole")
+        raise ValueError("no copy is good")
 
 
 def _parse_identity(facts: dict[str, Any]) -> _Identity:

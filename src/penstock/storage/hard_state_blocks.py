@@ -104,11 +104,11 @@ def read_blocks(data: bytes) -> Blocks:
             # Not where it belongs: a write that went astray.
             continue
         if (start, whole.number) != (position, number):
-            detail = f"no copy of block {number} is whole, and block {whole.number} follows"
+            detail = f"no copy of block {number} is good, and block {whole.number} follows"
             found.lost.append(BadBytes(position, start - position, detail))
         if len(copies) < COPIES:
             bad = start + (1 - whole.which) * whole.size
-            detail = f"one copy of block {whole.number} is bad, the other one is whole"
+            detail = f"one copy of block {whole.number} is bad, the other one is good"
             found.saved.append(BadBytes(bad, whole.size, detail))
         content_start = whole.position + _HEAD_BYTES
         found.contents.append(data[content_start : content_start + whole.length])
@@ -154,9 +154,9 @@ def _judge_end(data: bytes, found: Blocks, position: int, number: int) -> Blocks
     length = len(data) - position
     torn = None if number == 0 else _why_torn(data, position, number)
     if torn is not None:
-        detail = f"block {number} was never written to its end: {torn}"
+        detail = f"block {number} was not written completely: {torn}"
         return found._replace(size=position, torn=BadBytes(position, length, detail))
-    lost = BadBytes(position, length, f"no copy of block {number} is whole")
+    lost = BadBytes(position, length, f"no copy of block {number} is good")
     return found._replace(size=position, lost=[*found.lost, lost])
 
 
@@ -165,9 +165,9 @@ def _why_torn(data: bytes, position: int, number: int) -> str | None:
     there = len(data) - position
     head = _read_head(data, position)
     if head is not None and head.number == number and there < COPIES * head.size:
-        return f"the file has {there} of its {COPIES * head.size} bytes"
+        return f"the file has only {there} of its {COPIES * head.size} bytes"
     if there % (COPIES * PAGE_BYTES):
-        return f"{there} bytes are there, and every block has some times {COPIES * PAGE_BYTES}"
+        return f"it has {there} bytes, which is not a multiple of {COPIES * PAGE_BYTES}"
     return _zero_sector(data, position)
 
 
@@ -242,11 +242,11 @@ def _judge_end_1(data: bytes, found: Blocks, position: int) -> Blocks:
     there = len(data) - position
     reason = _zero_sector(data, position)
     if there < _HEAD_1.size:
-        reason = "the file ends in the head of the block"
+        reason = "the file ends inside the head of the block"
     else:
         length, _ = _HEAD_1.unpack_from(data, position)
         if there < _HEAD_1.size + length <= BLOCK_BYTES_MAX:
-            reason = f"the file has {there} of its {_HEAD_1.size + length} bytes"
+            reason = f"the file has only {there} of its {_HEAD_1.size + length} bytes"
     if reason is not None:
         return found._replace(size=position, torn=BadBytes(position, there, reason))
     lost = BadBytes(position, there, "the last block is bad")

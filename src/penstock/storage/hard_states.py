@@ -248,7 +248,7 @@ def _apply(content: bytes, states: _States) -> None:
             is_gone, is_unsure = bool(where & _GONE), bool(where & _UNSURE)
             states[group] = StoredHardState(term, vote, directory, is_gone, is_unsure)
         else:
-            raise ValueError(f"there is not a record of kind {kind}")
+            raise ValueError(f"there is no record of kind {kind}")
 
 
 def _forget(states: _States, topic_id: TopicId) -> None:

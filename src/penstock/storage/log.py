@@ -240,7 +240,7 @@ class Log:
         """The smallest index after which `offset` is the next; at least that before the log."""
         extent = self._state.extent
         if offset > extent.end_offset:
-            raise EntriesCut(f"offset {offset} lies behind the log's end, {extent.end_offset}")
+            raise EntriesCut(f"offset {offset} is after the log's end, {extent.end_offset}")
         return LogIndex(extent.own.index_before(offset))
 
     def memberships(self) -> list[tuple[int, bytes]]:
@@ -255,7 +255,7 @@ class Log:
         the log has no such entries any more.
         """
         if low >= high:
-            raise EntriesCut(f"no entry begins at {low} and ends before {high}")
+            raise EntriesCut(f"no entry starts at {low} and ends before {high}")
 
         def look(segments: SegmentList, own: OwnTable) -> list[LogEntry]:
             sparse_below = self._state.sparse_below

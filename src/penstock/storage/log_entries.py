@@ -171,7 +171,7 @@ class _Stretch:
 
     def _add_batch(self, header: BatchHeader, batch: bytes) -> None:
         if header.base_offset < self._offset:
-            raise EntriesCut(f"no entry begins at index {self._offset + self._shift}")
+            raise EntriesCut(f"no entry starts at index {self._offset + self._shift}")
         self._add_gap(header.base_offset)
         first, last = header.base_offset + self._shift, header.last_offset + self._shift
         self._found.append(LogEntry(first, last, self._term, DATA, batch))

@@ -42,7 +42,7 @@ class Extent(NamedTuple):
 
     def check_reaches(self, index: int) -> None:
         if index > self.last_index:
-            raise EntriesCut(f"index {index} lies behind the log's last, {self.last_index}")
+            raise EntriesCut(f"index {index} is after the log's last, {self.last_index}")
 
 
 class LogState:

@@ -25,7 +25,7 @@ class OwnChain:
             return self._own_fault(header, batch)
         term = self.table.term_of(header.base_offset)
         if header.leader_epoch != term:
-            return f"the batch is from term {header.leader_epoch}, the log is in {term}"
+            return f"the batch is from term {header.leader_epoch}, but the log is in {term}"
         return ""
 
     def _own_fault(self, header: BatchHeader, batch: memoryview) -> str:

@@ -210,7 +210,7 @@ class OwnTable:
     def check_kept(self, index: int) -> None:
         if index <= self.base.index:
             first = self.base.index + 1
-            raise EntriesGone(f"index {index} lies before the log, which begins at {first}")
+            raise EntriesGone(f"index {index} is before the log, which starts at {first}")
 
     def term_at(self, index: int) -> int:
         """From the last index before the log on; the caller knows where the log ends."""
@@ -298,7 +298,7 @@ class OwnTable:
             return f"Raft's own entry has index {entry.index} instead of {expected}"
         is_new_term = entry.kind is OwnKind.NEW_TERM
         if entry.term <= self.last_term if is_new_term else entry.term != self.last_term:
-            return f"Raft's own entry is from term {entry.term}, the log is in {self.last_term}"
+            return f"Raft's own entry is from term {entry.term}, but the log is in {self.last_term}"
         return ""
 
     def plus(self, entry: OwnEntry) -> "OwnTable":

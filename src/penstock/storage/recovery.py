@@ -216,7 +216,7 @@ def _check_listed(
     for base in found:
         path = segment_path(directory, base)
         if first < base < last and base not in listed and file_system.size(path) > 0:
-            raise StorageDamaged(str(path), 0, "the checkpoint knows no such segment")
+            raise StorageDamaged(str(path), 0, "the checkpoint does not name this segment")
 
 
 class _Recovery:
@@ -285,7 +285,9 @@ class _Recovery:
         path = segment_path(state.directory, base)
         expected = state.segments.active.next_offset
         if base != expected:
-            detail = f"the segment begins at offset {base}, the one before it ends at {expected}"
+            detail = (
+                f"the segment starts at offset {base}, but the one before it ends at {expected}"
+            )
             damage = StorageDamaged(str(path), 0, detail)
             self._stop_the_only_copy(damage)
             self._lose(damage, expected, None, [base, *later])
@@ -393,8 +395,8 @@ class _Recovery:
                 file.close()
         logger.error(
             "%s; cut off %d bytes from there, which held entries from offset %d up to %s. They "
-            "may have been acknowledged, so this copy neither votes nor leads until others have "
-            "filled it again",
+            "may have been acknowledged, so this copy does not vote or lead until other replicas "
+            "have sent them to it again",
             damage,
             size,
             offset,
@@ -424,4 +426,4 @@ class _Recovery:
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
-            logger.warning("%s: no room to keep a copy of what was cut off", path)
+            logger.warning("%s: there is no space to keep a copy of what was cut off", path)

@@ -113,7 +113,9 @@ class Inspection:
         expected = self.scans[-1].facts.next_offset if self.scans else base
         if base >= expected and base > max(listed, default=-1):
             return False
-        self._note(path, 0, f"the segment has no place where offset {expected} comes next")
+        self._note(
+            path, 0, f"offset {expected} should come next, but nothing in the segment starts there"
+        )
         self.strays.append(path)
         return True
 
@@ -127,7 +129,9 @@ class Inspection:
         )
         expected = self.scans[-1].facts.next_offset if self.scans else base
         if facts is None and base != expected and expected >= sparse_below and not is_gap:
-            self._note(path, 0, f"offset {expected} should come next, the segment begins at {base}")
+            self._note(
+                path, 0, f"offset {expected} should come next, but the segment starts at {base}"
+            )
             is_gap = True
         scan.has_gap_before = is_gap
         if facts is not None:
@@ -192,13 +196,13 @@ class MissingTail:
 
     def __str__(self) -> str:
         count = self.entries_max
-        lost = "records whose number nobody knows"
+        lost = "an unknown number of records"
         if count is not None:
             lost = "one record" if count == 1 else f"up to {count} records"
         return (
             f"{self.directory} ends before offset {self.end_offset} ({self.end}), and the log of "
             f"another voter once ended at {self.needed}: {lost} from offset {self.end_offset} on "
-            f"may have been acknowledged, and would be given up"
+            f"may have been acknowledged and would be given up"
         )
 
 

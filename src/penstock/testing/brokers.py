@@ -159,7 +159,7 @@ class ThreadBroker(_Broker):
 
     def start(self) -> str:
         if self._thread is not None:
-            raise ClientError("The broker runs already.")
+            raise ClientError("The broker is already running.")
         started: Future[Endpoint] = Future()
         self._ended = Future()
         self._thread = threading.Thread(

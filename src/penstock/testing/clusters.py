@@ -100,7 +100,9 @@ class ClusterNode:
     def erase(self) -> None:
         """Delete the data of a node that is down, as a new disk would."""
         if self.is_running:
-            raise ClientError(f"Node {self.number} runs: stop or kill it before its data goes.")
+            raise ClientError(
+                f"Node {self.number} is running: stop or kill it before you delete its data."
+            )
         shutil.rmtree(self.data_dir)
 
     def _ended(self) -> None:
@@ -115,7 +117,7 @@ class ProcessCluster:
         self, directory: Path, *, nodes: int = 3, settings: Mapping[str, str] = _NO_SETTINGS
     ) -> None:
         if not 1 <= nodes <= NODES_MAX:
-            raise ClientError(f"A cluster has 1 to {NODES_MAX} nodes here, not {nodes}.")
+            raise ClientError(f"A test cluster can have 1 to {NODES_MAX} nodes, not {nodes}.")
         self.nodes: dict[int, ClusterNode] = {}
         self._directory = directory
         self._settings = dict(settings)
@@ -176,7 +178,7 @@ class ProcessCluster:
                 ):
                     return self.nodes[one.leader]
             time.sleep(POLL_S)
-        raise ClientError(f"Nobody leads {topic}-{partition}.")
+        raise ClientError(f"{topic}-{partition} has no leader.")
 
     def await_in_sync(self, timeout_s: float = IN_SYNC_TIMEOUT_S) -> None:
         """Wait until every partition has a leader and all its copies."""
@@ -188,7 +190,7 @@ class ProcessCluster:
                 return
             if time.monotonic() > deadline:
                 places = ", ".join(str(one.place) for one in late[:10])
-                reason = "nobody answers" if found is None else places
+                reason = "no node answers" if found is None else places
                 raise ClientError(f"Not in sync after {timeout_s:g} s: {reason}.")
             time.sleep(POLL_S)
 
@@ -196,7 +198,7 @@ class ProcessCluster:
         """One more node, which joins the running cluster."""
         number = max(self.nodes) + 1
         if number > NODES_MAX:
-            raise ClientError(f"A cluster has at most {NODES_MAX} nodes here.")
+            raise ClientError(f"A test cluster can have at most {NODES_MAX} nodes.")
         self._prepare_addresses([number])
         member = next(node for node in self.nodes.values() if node.is_running)
         flags = ("--advertise-peer", str(self._shared[number]))
@@ -212,7 +214,7 @@ class ProcessCluster:
         named = [number for side in sides for number in side]
         self._check_numbers(named)
         if len(named) != len(set(named)):
-            raise ClientError("A node can only be in one group.")
+            raise ClientError("A node can be in only one group.")
         sides += [frozenset({number}) for number in self.nodes if number not in named]
         self._check_joined_alone(sides)
         side_of = {number: side for side in sides for number in side}

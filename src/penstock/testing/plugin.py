@@ -98,7 +98,7 @@ def _mode(config: pytest.Config, wanted: str | None) -> str:
     """A test's own mark beats the command line, which beats the project's settings."""
     mode = wanted or config.getoption("--penstock-mode") or config.getini("penstock_mode")
     if mode not in MODES:
-        raise pytest.UsageError(f"penstock mode {mode!r} is none of {', '.join(MODES)}")
+        raise pytest.UsageError(f"penstock mode {mode!r} is not one of {', '.join(MODES)}")
     return str(mode)
 
 

@@ -121,7 +121,7 @@ def stale_heartbeat_answer_counted(self: RaftNode, sender: ReplicaId, term: Term
     return True
 
 
-@mutation("a leader without a quorum stays in office", (Replication, "take_quorum_activity"))
+@mutation("a leader without a quorum keeps its leadership", (Replication, "take_quorum_activity"))
 def leader_without_quorum_stays(self: Replication) -> bool:
     return True
 
@@ -174,7 +174,7 @@ def learns_commit_blindly(self: Follower, commit_index: LogIndex) -> None:
     self._core.commit_to(LogIndex(min(commit_index, self._core.log.last_index)))
 
 
-@mutation("the window starts anew without asking where the logs agree", (Progress, "probe"))
+@mutation("the window starts again without asking where the logs agree", (Progress, "probe"))
 def probe_becomes_replicate(self: Progress) -> None:
     self.replicate()
 

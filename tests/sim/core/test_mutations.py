@@ -46,7 +46,7 @@ DIRECTED: dict[str, Test] = {
     "stale heartbeat answer counted for another term": (
         test_node.test_an_answer_to_another_term_s_heartbeat_does_not_keep_a_leader_in_office
     ),
-    "a leader without a quorum stays in office": (
+    "a leader without a quorum keeps its leadership": (
         test_leader.test_a_leader_that_hears_from_no_quorum_resigns
     ),
     "a replica that hears from its leader votes for others": (
@@ -59,7 +59,7 @@ DIRECTED: dict[str, Test] = {
     "follower commits beyond what the append proves": (
         test_follower.test_a_commit_notice_beyond_the_log_is_ignored
     ),
-    "the window starts anew without asking where the logs agree": (
+    "the window starts again without asking where the logs agree": (
         test_replication.test_an_unreachable_follower_is_probed_before_it_is_sent_more
     ),
     "an acknowledgement says the end of the log, not of the append": (

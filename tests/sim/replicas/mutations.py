@@ -391,7 +391,7 @@ def refusal_ignored(self: GroupMember, sender: ReplicaId, term: Term) -> None:
     """A follower that does not know its leader is introduced to it."""
 
 
-@mutation("a group accepts whoever beats", (GroupMember, "heartbeat_received"))
+@mutation("a group accepts any sender of beats", (GroupMember, "heartbeat_received"))
 def accepts_whoever_beats(self: GroupMember, sender: ReplicaId, term: Term) -> bool:
     """A heartbeat counts for a group only while its sender leads it in the follower's term."""
     return True

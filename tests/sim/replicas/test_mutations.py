@@ -78,7 +78,7 @@ DIRECTED: dict[str, Callable[[], None]] = {
     "a replica whose disk hangs stands for election": (
         test_hanging_disks.test_a_replica_whose_disk_hangs_does_not_stand_for_election
     ),
-    "a group accepts whoever beats": _beats,
+    "a group accepts any sender of beats": _beats,
     "a node that comes back with an empty disk keeps its identity": (
         test_lost_disks.test_an_empty_disk_has_no_vote
     ),

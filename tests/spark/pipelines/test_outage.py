@@ -111,7 +111,7 @@ def test_everything_goes_on_after_an_outage_and_every_row_is_there_once(
 
     gone = f"No broker answers at {bootstrap}: connection refused. Waiting"
     assert 0 < lines.count(f"{gone} up to 10 min (") < WAITING_LINES_MAX
-    assert "Going on after" in lines
+    assert "Continuing after" in lines
     assert lines.count(f"{gone} for it.") == 1
     assert lines.count(f"A broker answers at {bootstrap} again.") == 1
 

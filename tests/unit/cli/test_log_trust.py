@@ -71,5 +71,5 @@ def test_a_log_that_waits_for_nothing_is_refused_by_name(data: Path) -> None:
 def test_it_says_when_nobody_knows_how_much_is_missing(data: Path) -> None:
     path = data / "topics" / TOPIC / "0"
     Bench(RealFileSystem(), directory=path).open().set_doubt(Doubt(needed=UNKNOWN_END))
-    assert "records whose number nobody knows" in trust(data, "--yes").output
+    assert "an unknown number of records" in trust(data, "--yes").output
     assert doubt(data).accepted == UNKNOWN_END

@@ -148,7 +148,7 @@ def test_zstd_is_unknown_to_old_messages() -> None:
 def test_nesting_is_refused() -> None:
     inner = build_message(Record(value=b"v"), magic=1, attributes=int(Codec.GZIP))
     value = compress(Codec.GZIP, inner)
-    with pytest.raises(CorruptBatch, match="lies in"):
+    with pytest.raises(CorruptBatch, match="is inside"):
         upgrade(build_message(Record(value=value), magic=1, attributes=int(Codec.GZIP)))
 
 

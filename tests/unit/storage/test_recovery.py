@@ -372,7 +372,7 @@ def test_a_closed_segment_of_another_size_is_damage() -> None:
 def test_a_segment_that_the_checkpoint_never_knew_is_damage() -> None:
     case = Case(SMALL)
     case.disk.create(case.bench.segment(5)).pwrite(batch(5), 0)
-    assert "knows no such segment" in case.damage_of().detail
+    assert "does not name this segment" in case.damage_of().detail
 
 
 def test_recovery_reads_only_what_is_behind_the_checkpoint() -> None:

@@ -41,7 +41,7 @@ def test_nodes_that_do_not_answer_yet_are_asked_again(
     assert busy.silences == 0
 
 
-@pytest.mark.parametrize(("silences", "reason"), [(0, "orders-0"), (10**9, "nobody answers")])
+@pytest.mark.parametrize(("silences", "reason"), [(0, "orders-0"), (10**9, "no node answers")])
 def test_what_never_comes_is_told(
     silences: int,
     reason: str,

@@ -61,15 +61,17 @@ def _batch(records: memoryview, at: int, size: int) -> tuple[int, int, int]:
         # A message of an old format: a compressed one carries the last offset of those inside,
         # and where they begin can't be seen from here.
         if length < _MESSAGE_LENGTH_MIN or base < 0 or magic < 0:
-            raise CorruptBatch(f"offset {base} and length {length} are no message's")
+            raise CorruptBatch(f"offset {base} and length {length} do not belong to a message")
         return 0, length, base
     if magic > MAGIC or length < _LENGTH_MIN or base < 0:
-        raise CorruptBatch(f"offset {base}, length {length}, format {magic} are no batch's")
+        raise CorruptBatch(
+            f"offset {base}, length {length}, format {magic} do not belong to a batch"
+        )
     if at + _START.size > size:
         return base, length, base
     delta = _START.unpack_from(records, at)[6]
     if delta < 0:
-        raise CorruptBatch(f"the batch at offset {base} ends before it begins")
+        raise CorruptBatch(f"the batch at offset {base} ends before it starts")
     return base, length, base + delta
 
 

@@ -82,7 +82,7 @@ class Channel:
         self._received += data
         while (frame := self._next_frame()) is not None:
             if not self.flights:
-                raise ConnectionResetError("the broker speaks unasked")
+                raise ConnectionResetError("the broker sent something that was not asked for")
             flight = self.flights.popleft()
             yield flight, self.link.decode(frame, flight.expected, ProduceResponse)
 

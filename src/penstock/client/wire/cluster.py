@@ -87,7 +87,7 @@ class WireCluster:
         view = self._map.topic(topic, may_create=may_create)
         patience = self._map.patience(f"topic {topic}")
         while not view.leaders:
-            patience.pause("it is being made")
+            patience.pause("it is being created")
             view = self._map.fresh_topic(topic, may_create=may_create)
         return view
 

@@ -128,7 +128,7 @@ class FetchCall:
     def _check_topic_id(self, topic_id: UUID) -> None:
         if self._topic_id not in (NO_TOPIC_ID, topic_id):
             topic = self._partition.topic
-            sentence = f"Topic {topic} was deleted and made anew while it was read."
+            sentence = f"Topic {topic} was deleted and created again while it was read."
             raise UnknownTopic(sentence, topic=topic)
         self._topic_id = topic_id
 
@@ -182,7 +182,7 @@ class FetchCall:
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             return FetchAnswer(outcome=Outcome.OUT_OF_RANGE, data=data)
         if self._map.take_hint(self._partition, data.current_leader, answer.node_endpoints):
-            patience.check(f"the leader of {place(self._partition)} changes all the time")
+            patience.check(f"the leader of {place(self._partition)} keeps changing")
         else:
             self._refused(code, patience)
         return None
@@ -210,6 +210,6 @@ class FetchCall:
             raise refused(f"to read {place(self._partition)}", code)
         self._map.forget_leader(self._partition)
         if code in _UNKNOWN_CODES and patience.refused_s > ABSENCE_S_MAX:
-            sentence = f"The broker does not know {place(self._partition)} any more."
+            sentence = f"The broker no longer knows {place(self._partition)}."
             raise UnknownTopic(sentence, topic=self._partition.topic)
         patience.pause(f"{place(self._partition)}: {name_of(code)}")

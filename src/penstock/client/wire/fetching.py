@@ -86,7 +86,7 @@ class PartitionFetcher:
     def __iter__(self) -> Iterator[Fetched]:
         """Once: the range is read from its start to its end."""
         if self._thread is not None:
-            raise ClientError(f"The range of {place(self.partition)} is read already.")
+            raise ClientError(f"The range of {place(self.partition)} is already being read.")
         self._thread = threading.Thread(
             target=self._run, name=f"fetch {self.partition}", daemon=True
         )
@@ -142,7 +142,7 @@ class PartitionFetcher:
             elif answer.data.records or not is_empty_seen:
                 # Nothing is left before the end of the range; one more look makes sure of it.
                 is_empty_seen = not answer.data.records
-                patience.pause(f"offset {position} does not come", refused_s_max=SHORT_LOG_S_MAX)
+                patience.pause(f"offset {position} does not arrive", refused_s_max=SHORT_LOG_S_MAX)
             else:
                 return
 
@@ -202,5 +202,5 @@ class PartitionFetcher:
         if not log_start <= position <= log_end:
             raise OffsetOutOfRange(self.partition, position, log_start, log_end)
         patience.pause(
-            f"offset {position} is said to be out of range", refused_s_max=SHORT_LOG_S_MAX
+            f"the broker says that offset {position} is out of range", refused_s_max=SHORT_LOG_S_MAX
         )

@@ -154,7 +154,7 @@ class Link:
                 expected.key, expected.version, memoryview(frame)
             )
             if correlation_id != expected.correlation_id:
-                raise DecodeError("it answers another question")
+                raise DecodeError("it answers another request")
             return decode(answer, expected.version, frame, position)
         except DecodeError as error:
             raise Malformed(f"The answer of {self.name} makes no sense: {error}.") from None
@@ -204,7 +204,7 @@ class Link:
         received = bytearray(first)
         while len(received) < size:
             if time.monotonic() > deadline:
-                raise TimeoutError("the broker's answer does not come to its end")
+                raise TimeoutError("the broker's answer is not complete")
             received += self._some(min(_PIECE_BYTES, size - len(received)))
         return received
 

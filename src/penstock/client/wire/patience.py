@@ -55,7 +55,7 @@ class Waits:
             if self._speaker is None or self._speaker() is not patience:
                 return
             self._speaker = None
-        LOGGER.warning("Going on after %.0f s (%s).", waited_s, patience.what)
+        LOGGER.warning("Continuing after %.0f s (%s).", waited_s, patience.what)
 
 
 class Patience:

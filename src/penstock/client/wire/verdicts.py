@@ -47,7 +47,7 @@ def refusal(batch: Outgoing, answer: PartitionProduceResponse) -> ClientError:
     if answer.error_code in _TOO_LARGE:
         return ClientError(
             f"A batch of {batch.size} bytes ({batch.count} records) is too large for topic {topic}:"
-            " its max.message.bytes must be raised, or smaller batches be sent."
+            " raise its max.message.bytes, or send smaller batches."
         )
     details = [one.batch_index_error_message for one in answer.record_errors]
     detail = next(filter(None, [answer.error_message, *details]), name_of(answer.error_code))

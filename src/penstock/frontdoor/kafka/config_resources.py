@@ -24,7 +24,7 @@ class ResourceType(IntEnum):
 
 _UNSUPPORTED: dict[int, str] = {
     ResourceType.BROKER_LOGGER: "The log levels of this broker can't be read or changed here.",
-    ResourceType.GROUP: "Groups have no settings of their own on this broker.",
+    ResourceType.GROUP: "Groups do not have settings on this broker.",
 }
 
 

@@ -162,7 +162,7 @@ class KafkaConnection:
 
     def on_frame(self, frame: memoryview, now: float) -> bool:
         if len(frame) < _REQUEST_START_SIZE:
-            raise PeerFault(f"a frame of {len(frame)} bytes is no request")
+            raise PeerFault(f"a frame of {len(frame)} bytes is not a request")
         number, correlation_id = _unpack_start(frame)
         route = self._routes.get(number)
         if self._line and not self._may_join(route):

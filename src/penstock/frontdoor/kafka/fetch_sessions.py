@@ -200,7 +200,7 @@ class FetchSessions:
             detail = f"fetch session {session.id} is at {session.epoch}, not {step.epoch}"
             raise RefusedWith(ErrorCode.INVALID_FETCH_SESSION_EPOCH, detail)
         if session.uses_topic_ids != step.uses_topic_ids:
-            detail = f"fetch session {session.id} began with another way to name topics"
+            detail = f"fetch session {session.id} started with another way to name topics"
             raise RefusedWith(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, detail)
         return session
 

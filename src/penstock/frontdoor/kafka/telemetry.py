@@ -136,7 +136,7 @@ class Telemetry:
 
     def _check(self, instance: Instance, push: Push, now: float) -> None:
         if instance.is_terminating:
-            raise Refused(Reason.INVALID_REQUEST, "The client has sent its last push already.")
+            raise Refused(Reason.INVALID_REQUEST, "The client has already sent its last push.")
         if not instance.may_push(now) and not push.is_terminating:
             raise Refused(Reason.THROTTLED, "The client pushes before its next push is due.")
         if push.subscription_id != instance.subscription_id:

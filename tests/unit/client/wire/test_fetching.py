@@ -190,7 +190,7 @@ def test_a_topic_that_was_made_anew_is_not_read_on(cluster: FakeCluster) -> None
     with client_of(cluster) as client, client.fetcher(at(), 0, 7) as fetcher:
         found = iter(fetcher)
         assert next(found).data == LOG[0]
-        with pytest.raises(ClientError, match="was deleted and made anew"):
+        with pytest.raises(ClientError, match="was deleted and created again"):
             list(found)
 
 
@@ -293,7 +293,7 @@ def test_a_fetcher_leaves_its_link_for_the_next_one(cluster: FakeCluster) -> Non
 def test_a_range_is_read_once(cluster: FakeCluster) -> None:
     with client_of(cluster) as client, client.fetcher(at(), 0, 7) as fetcher:
         list(fetcher)
-        with pytest.raises(ClientError, match="is read already"):
+        with pytest.raises(ClientError, match="is already being read"):
             iter(fetcher)
 
 

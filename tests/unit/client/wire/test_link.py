@@ -84,7 +84,7 @@ def test_an_answer_that_comes_in_pieces_is_put_together() -> None:
         (b"\x7f\xff\xff\xff", "does not speak Kafka"),
         (b"\0\0\0\0", "does not speak Kafka"),
         (b"\0\0\0\2ab", "makes no sense: a response header is cut short"),
-        (b"\0\0\0\6\0\0\0\x63\0a", "makes no sense: it answers another question"),
+        (b"\0\0\0\6\0\0\0\x63\0a", "makes no sense: it answers another request"),
         (b"\0\0\0\6\0\0\0\2\0a", "makes no sense"),
     ],
 )

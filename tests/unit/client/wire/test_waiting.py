@@ -74,7 +74,7 @@ def test_a_long_wait_is_reported_when_it_begins_and_when_it_ends_and_once_for_al
         writing.progress()
     assert caplog.messages == [
         "No broker answers at x:1: connection refused. Waiting up to 10 min (a).",
-        "Going on after 30 s (a).",
+        "Continuing after 30 s (a).",
     ]
 
 

@@ -1,6 +1,6 @@
 """AlterPartitionReassignments, versions 0 and 1: move replicas of partitions to other brokers.
 
-Answered when the move is decided; ListPartitionReassignments tells when it is over. No replicas
+Answered when the move is decided; ListPartitionReassignments shows when it is over. No replicas
 (null) takes a move back. Version 1 may forbid that a partition gets more or fewer replicas. Without
 time (`timeout_ms` of 0 or less) no move begins: REQUEST_TIMED_OUT.
 """

@@ -1,6 +1,6 @@
 """AlterReplicaLogDirs, versions 1 and 2: a broker has one directory, so nothing can move.
 
-A replica is where it should be if that one is named, by the path that DescribeLogDirs tells. Any
+A replica is where it should be if that one is named, by the path that DescribeLogDirs reports. Any
 other path is LOG_DIR_NOT_FOUND.
 """
 

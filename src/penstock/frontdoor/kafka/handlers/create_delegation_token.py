@@ -1,7 +1,7 @@
 """CreateDelegationToken, versions 1 to 3: answered with
 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
 
-A token stands for a user who has authenticated, which nobody does on a PLAINTEXT listener.
+A token belongs to a user who has authenticated, and a PLAINTEXT listener authenticates nobody.
 """
 
 from penstock.frontdoor.kafka.api import Api, Call

@@ -1,7 +1,7 @@
 """CreateTopics, versions 0 to 7: makes topics, all of a request in one commit.
 
 Partitions and replication factor may be left to the broker's defaults (-1), or follow from a
-manual assignment. From version 5 on the answer tells the new topic's settings, from 7 on its id.
+manual assignment. From version 5 on the answer has the new topic's settings, from 7 on its id.
 
 Without time (`timeout_ms` of 0 or less) nothing is made: REQUEST_TIMED_OUT. Topics that are being
 made will be made whatever the time, which only ends the wait until they can be used.

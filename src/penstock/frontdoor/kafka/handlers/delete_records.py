@@ -1,6 +1,6 @@
 """DeleteRecords, versions 0 to 2: move the start of partitions forward.
 
-Offset -1 stands for the high watermark. The new start is durable when the answer leaves. A topic
+Offset -1 means the high watermark. The new start is durable when the answer is sent. A topic
 that is only compacted refuses with POLICY_VIOLATION, as Kafka does. The time of a request ends the
 wait for other replicas (REQUEST_TIMED_OUT), never the deletion.
 """

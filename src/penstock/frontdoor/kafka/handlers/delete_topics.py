@@ -1,6 +1,6 @@
 """DeleteTopics, versions 0 to 6: by name, from version 6 on by name or id, all in one commit.
 
-A topic is gone for everyone when the answer leaves; its files follow in the background.
+A topic is gone for everyone when the answer is sent; its files are removed in the background.
 
 Without time (`timeout_ms` of 0 or less) nothing is deleted: REQUEST_TIMED_OUT.
 

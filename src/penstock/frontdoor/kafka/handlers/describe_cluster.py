@@ -1,6 +1,6 @@
 """DescribeCluster, versions 0 to 2: the brokers, the controller and the cluster's id.
 
-From version 2 on, brokers that can't be reached are told too if asked for, as fenced.
+From version 2 on, brokers that can't be reached are also listed if asked for, as fenced.
 
 Deviations: controllers have no address of their own, so only brokers can be asked for.
 """
@@ -21,7 +21,7 @@ _BROKERS, _CONTROLLERS = 1, 2
 
 def handle(call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse:
     if request.endpoint_type == _CONTROLLERS:
-        message = "This is a broker: its controller has no address of its own."
+        message = "This is a broker: its controller does not have a separate address."
         return _refusal(request, ErrorCode.MISMATCHED_ENDPOINT_TYPE, message)
     if request.endpoint_type != _BROKERS:
         message = f"Unknown endpoint type {request.endpoint_type}."

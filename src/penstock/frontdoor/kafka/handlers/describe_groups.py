@@ -1,7 +1,7 @@
 """DescribeGroups, versions 0 to 6: state, protocol and members of groups.
 
-A group that does not exist is in the state Dead; from version 6 on that is an error too. Whoever
-asks for the operations it may do is told all of them, since nothing is forbidden yet.
+A group that does not exist is in the state Dead; from version 6 on that is an error too. A
+client that asks which operations it may do gets all of them, since nothing is forbidden yet.
 """
 
 from penstock.broker.groups import GroupDescription

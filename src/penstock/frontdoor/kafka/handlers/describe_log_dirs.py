@@ -1,7 +1,7 @@
 """DescribeLogDirs, versions 0 to 5: what partitions take on disk, and what the disk has left.
 
-Deviations: a partition that damage stopped is told under a directory of its own, with
-KAFKA_STORAGE_ERROR, so that the healthy ones beside it stay visible; no directory is ever cordoned.
+Deviations: a partition that damage stopped is listed under a separate directory, with
+KAFKA_STORAGE_ERROR, so that the healthy ones stay visible; no directory is ever cordoned.
 """
 
 from penstock.broker.log_directories import LogDirectory

@@ -4,7 +4,7 @@ Only the partition 0 of __cluster_metadata can be asked for. Observers are the b
 without a vote. A broker that does not lead the metadata asks the one that does.
 
 Deviations: instead of the times of a follower's last fetch and of when it had caught up, the time
-of the answer is told for members in sync, and -1 for the others.
+of the answer is set for members in sync, and is -1 for the others.
 """
 
 from base64 import urlsafe_b64decode

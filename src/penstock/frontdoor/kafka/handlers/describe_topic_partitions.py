@@ -3,7 +3,7 @@
 A page holds at most `response_partition_limit` partitions, and never more than the broker's
 `max.request.partition.size.limit`; the cursor in the answer is where the next page begins.
 
-Deviations: eligible leaders (ELR) do not exist here and are told as empty.
+Deviations: eligible leaders (ELR) do not exist here and are reported as empty.
 """
 
 from collections.abc import Iterator

@@ -2,12 +2,12 @@
 
 - Null asks for all partitions; those that need no election are then left out, their topics not.
 - Answered when the preferred replica leads, or when the time is up (REQUEST_TIMED_OUT); the
-  election goes on. Without time (`timeout_ms` of 0 or less) nothing is begun.
+  election continues. Without time (`timeout_ms` of 0 or less) nothing is started.
 - An unclean election (from version 1 on) is not needed where there is a leader.
 
 Deviations: where there is none, an unclean election finds no eligible leader
-(ELIGIBLE_LEADERS_NOT_AVAILABLE). A partition elects its leader by itself as soon as a majority is
-there, and without one nothing may lead it.
+(ELIGIBLE_LEADERS_NOT_AVAILABLE). A partition elects its leader as soon as a majority is there,
+and without one nothing may lead it.
 """
 
 import asyncio

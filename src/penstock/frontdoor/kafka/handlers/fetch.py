@@ -8,7 +8,7 @@
   UNKNOWN_TOPIC_OR_PARTITION, and INCONSISTENT_TOPIC_ID once there is another topic of its name.
 - The last stable offset is the high watermark, since there are no transactions yet; for
   read_committed the list of aborted ones is empty.
-- From version 16 on, whoever asks the wrong broker is told the right one (KIP-951).
+- From version 16 on, a client that asks the wrong broker learns the right one (KIP-951).
 - From version 11 on, followers serve consumers too. With `replica.selector.class` set, the leader
   sends those that name their rack to a follower there (KIP-392). A follower never answers
   OFFSET_OUT_OF_RANGE, which some clients take for the last word: for what it does not have it

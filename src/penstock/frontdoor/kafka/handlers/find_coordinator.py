@@ -5,7 +5,7 @@
   Kafka sends clients away to ask again.
 - A broker that has lost its cluster ends the connection: another one may know.
 - Transactional ids: there are no transactions yet. Refused with the code that clients take as
-  fatal, so that a transactional producer ends with an error instead of asking for ever.
+  fatal, so that a transactional producer ends with an error instead of asking forever.
 - Share groups' state (version 6): not served, INVALID_REQUEST as from a Kafka without them.
 """
 

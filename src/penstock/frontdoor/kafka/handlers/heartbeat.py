@@ -1,6 +1,6 @@
 """Heartbeat, versions 0 to 4: a member is alive, and learns whether its group rebalances.
 
-While the group is being loaded the answer is no error, as in Kafka: no session runs then.
+While the group is being loaded, the answer is not an error, as in Kafka: no session runs then.
 """
 
 from penstock.frontdoor.kafka.api import Api, Call

@@ -2,7 +2,7 @@
 
 Without a transactional id a producer always gets a new id with epoch 0, as from Kafka, whatever id
 it had. A transactional id is refused, since there are no transactions yet; the code for it ends a
-transactional producer with an error instead of letting it try for ever. A broker that has no ids
+transactional producer with an error instead of letting it try forever. A broker that has no ids
 and has lost its cluster ends the connection: another one may have some.
 """
 

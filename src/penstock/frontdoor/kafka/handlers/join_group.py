@@ -1,7 +1,7 @@
-"""JoinGroup, versions 0 to 9: a consumer enters its group and waits for the generation to begin.
+"""JoinGroup, versions 0 to 9: a consumer joins its group and waits for the generation to start.
 
 From version 4 on a new member is sent away with its id first (KIP-394); from 5 on members may be
-static (KIP-345); from 9 on a static leader can be told to leave the assignment alone (KIP-814).
+static (KIP-345); from 9 on a static leader can be asked to keep the assignment (KIP-814).
 Version 0 has one timeout for the session and for the rebalance.
 """
 

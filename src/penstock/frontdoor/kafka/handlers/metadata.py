@@ -5,7 +5,7 @@ A missing topic is made when both the client and `auto.create.topics.enable` per
 answer waits until its partitions are in use, where Kafka answers with an error first and lets the
 client ask again. The broker's own topics are never made this way.
 
-A broker that can't be reached is told for half a minute more, and a partition whose leader is not
+A broker that can't be reached is listed for half a minute more, and a partition whose leader is not
 known or gone has none (LEADER_NOT_AVAILABLE); the answer about one that lost it just now waits for
 the election, within a bound. Every broker answers from its own copy of the metadata; one that has
 lost its cluster sends clients away (REBOOTSTRAP_REQUIRED, before version 13 by ending the

@@ -7,7 +7,7 @@
   `min.insync.replicas` of them; with 1 when this broker has it, as safe as the topic's flush policy
   asks for. With 0 there is no answer, but later requests on its connection wait as for 1; a
   refusal closes the connection, which is the one way to tell the client that something is wrong.
-- From version 10 on, whoever asks the wrong broker is told the right one (KIP-951).
+- From version 10 on, a client that asks the wrong broker learns the right one (KIP-951).
 - A partition that has too much unflushed data refuses with NOT_ENOUGH_REPLICAS, since that is the
   one code which every client takes as: not written, try again.
 - Transactional produces are refused; clients take the code for it as fatal.

@@ -1,7 +1,7 @@
 """SaslHandshake, versions 0 and 1: answered with ILLEGAL_SASL_STATE.
 
-Connections of this door are not authenticated. A client that was told to do so learns at once that
-it came to a PLAINTEXT listener, as from Kafka.
+Connections to this listener are not authenticated. A client that is set to authenticate learns at
+once that this is a PLAINTEXT listener, as from Kafka.
 """
 
 from penstock.frontdoor.kafka.api import Api, Call
