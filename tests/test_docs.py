@@ -94,7 +94,7 @@ def option_name(word: str) -> str:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_that_follows_from_the_code_is_up_to_date(page: str) -> None:
-    """`make docs` writes it anew."""
+    """`make docs` writes it again."""
     assert BY_NAME[f"docs/reference/{page}"].text == PAGES[page]()
 
 

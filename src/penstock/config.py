@@ -307,7 +307,7 @@ def _check_cluster(settings: Settings) -> None:
 
 
 def _check_peer_secret(settings: Settings) -> None:
-    """Whoever reaches the peer door without a secret is a member, so it must be nobody else."""
+    """Anyone who reaches the peer door without a secret is a member, so it must be nobody else."""
     if settings.peer_secret is not None:
         return
     reached = [("peer", settings.peer), ("join", settings.join)]

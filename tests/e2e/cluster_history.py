@@ -162,7 +162,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What a history amounts to, for whoever reads the log of a long run."""
+    """What a history amounts to, for anyone who reads the log of a long run."""
 
     seconds: float
     acknowledged: int
@@ -327,7 +327,7 @@ def read_log(bootstrap: str, topic: str) -> dict[int, list[Stored]]:
 def end_of(consumer: Consumer, place: TopicPartition) -> int:
     """The high watermark, asked for by ListOffsets.
 
-    Not the end that a fetch seems to meet: a leader that came into office a moment ago does not
+    Not the end that a fetch seems to meet: a leader that came into leadership a moment ago does not
     know yet how far the one before it had come, and answers that there is nothing new for now.
     """
     deadline = time.monotonic() + READ_TIMEOUT_S

@@ -13,7 +13,7 @@ from tests.e2e.clients.java import missing
 from tests.e2e.processes import Broker
 from tests.e2e.topics import create_topic as create_topic
 
-# Whoever is started in the background may ignore Ctrl-C and would hand that on to all commands.
+# Anyone who is started in the background may ignore Ctrl-C and would hand that on to all commands.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -223,7 +223,7 @@ def test_a_group_with_members_is_not_deleted(
 
 
 def test_a_transactional_producer_is_refused_for_good(broker: Broker) -> None:
-    """Until transactions exist, the client must fail at once instead of trying for ever."""
+    """Until transactions exist, the client must fail at once instead of trying forever."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "t"})
     with pytest.raises(KafkaException) as caught:
         producer.init_transactions(TIMEOUT_S)

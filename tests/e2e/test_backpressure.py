@@ -18,7 +18,7 @@ from tests.e2e.stopwatch import check_quick, seconds_of
 from tests.e2e.wire import Wire, fetch_frame, frame, produce_frame
 
 MIB = 1 << 20
-# Whoever is starved waits for as long as the others stay. A busy machine is slow, but not for ever.
+# A starved client waits for as long as the others stay. A busy machine is slow, but not forever.
 ANSWER_TIMEOUT_S = 60.0
 METADATA_VERSION = 9
 

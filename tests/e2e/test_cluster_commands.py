@@ -77,7 +77,8 @@ def test_status_of_a_healthy_and_of_a_broken_cluster(penstock_cluster: Make) -> 
 
 
 def is_healthy(status: dict[str, Any]) -> bool:
-    """As far as that can change by itself: a node that is slow may lose an office for a moment."""
+    """As far as that can change by itself: a node that is slow may lose its leadership for a"
+    " moment."""
     return (
         status["controller"] is not None
         and all(node["state"] == "up" for node in status["nodes"])

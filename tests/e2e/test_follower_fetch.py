@@ -81,7 +81,7 @@ class Reading:
         self.reads_from = partition.get("broker", -1)
 
     def read(self, count: int) -> None:
-        """Until it has so many in all."""
+        """Until it has this many in all."""
         self.read_until(f"{count} records", lambda: len(self.values) >= count)
 
     def read_from(self, node: ClusterNode, fetches: int = 1) -> None:

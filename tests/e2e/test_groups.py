@@ -123,7 +123,7 @@ def test_kcat_members_share_a_topic_and_a_killed_one_is_replaced(
 
 
 def shares_of(admin: AdminClient, group: str, *, members: int) -> list[set[int]]:
-    """The members' partitions once the group is stable with so many members."""
+    """The members' partitions once the group is stable with this many members."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         described = admin.describe_consumer_groups([group])[group].result(timeout=60)

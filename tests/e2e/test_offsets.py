@@ -16,7 +16,7 @@ from tests.e2e.conftest import MakeTopic
 from tests.e2e.processes import Broker, run_tool
 
 # Three batches of ten records, a second apart from record to record. They are long past, so the
-# topics must keep records for ever.
+# topics must keep records forever.
 FIRST_MS = 1_650_000_000_000
 STEP_MS = 1_000
 COUNT = 30

@@ -1,4 +1,4 @@
-"""Proves that whoever asks for security learns at once that there is none, beside Apache Kafka.
+"""Proves that anyone who asks for security learns at once that there is none, beside Apache Kafka.
 
 Both listen in PLAINTEXT and have no authorizer.
 """

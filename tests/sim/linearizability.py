@@ -46,7 +46,7 @@ def judge(
     only_looks: OnlyLooks = lambda _call, _result: False,
     tries_max: int | None = None,
 ) -> Verdict:
-    """Gives up when so many tries found nothing."""
+    """Gives up when this many tries found nothing."""
     operations = sorted(history, key=attrgetter("called"))
     everyone = (1 << len(operations)) - 1
     must = sum(1 << bit for bit, done in enumerate(operations) if done.returned != NEVER)

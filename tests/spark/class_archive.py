@@ -28,7 +28,7 @@ MAKE_TIMEOUT_S = 240
 
 
 def prepare(java_home: Path) -> None:
-    """See to it that there is an archive; whoever comes while another makes it does without."""
+    """See to it that there is an archive; anyone who comes while another makes it does without."""
     BUILD.mkdir(exist_ok=True)
     with (BUILD / "spark-classes.lock").open("w") as lock:
         try:
@@ -40,7 +40,7 @@ def prepare(java_home: Path) -> None:
 
 
 def is_current(java_home: Path) -> bool:
-    """Java refuses an archive of jars, or of a Java, that were installed anew since."""
+    """Java refuses an archive of jars, or of a Java, that were installed again since."""
     if not ARCHIVE.exists():
         return False
     parts = (JARS, java_home / "lib" / "modules")

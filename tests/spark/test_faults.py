@@ -165,7 +165,7 @@ def at_least(query: StreamingQuery, count: int) -> Callable[[], bool]:
 def stuck_in_the_middle(frame: DataFrame, flag: Path) -> DataFrame:
     """The same rows; one task stops after its first batch, says who it is, and waits to be killed.
 
-    The flag is taken once, by one attempt of one task: whoever comes later passes everything on.
+    The flag is taken once, by one attempt of one task: anyone who comes later passes everything on.
     """
 
     def stuck(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -110,7 +110,7 @@ def test_a_first_batch_that_died_is_repeated_from_where_it_began(
     end = planned_end(output)
     assert end == {"@start": {topic: {"0": 5}}, topic: {"0": 5}}
 
-    # By now the latest offset is 10, and a start that is asked for anew would be there.
+    # By now the latest offset is 10, and a start that is asked for again would be there.
     produce(topic, [b"after"] * 5)
     forget_last_batch(output)
     finish(output.start(frame, availableNow=True))

@@ -1,7 +1,7 @@
 """Consumer groups of this node: finds the coordinator of a group and checks what it need not know.
 
 The coordinators live on the partitions of __consumer_offsets, which is made on first use. There is
-one beside every replica of it on this node, and those whose replica leads are in office. What doors
+one beside every replica of it on this node, and those whose replica leads are active. What doors
 need to speak of groups is exported here.
 """
 
@@ -114,7 +114,7 @@ class Groups:
         self._run(self._expire_for_ever())
 
     async def close(self) -> None:
-        """Whoever still waits is answered; a snapshot makes the next start quick."""
+        """Anyone who still waits is answered; a snapshot makes the next start quick."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -133,7 +133,7 @@ class Groups:
         if before is not None:
             if before.replica is replica:
                 return
-            # The topic was deleted and made anew.
+            # The topic was deleted and made again.
             self._run(before.close())
         coordinator = Coordinator(
             host=self._make_host(replica),

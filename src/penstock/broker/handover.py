@@ -16,7 +16,7 @@ _LOOK_INTERVAL_S = 0.02
 async def hand_over(replicas: Iterable[Replica], timeout_s: float = HANDOVER_TIMEOUT_S) -> None:
     """Returns when another replica leads each group that has one in sync, or out of time.
 
-    What is left then is elected anew by the others: slower, and just as safe.
+    What is left then is elected again by the others: slower, and just as safe.
     """
     leaving = [replica for replica in replicas if _asked_to_leave(replica)]
     loop = asyncio.get_running_loop()

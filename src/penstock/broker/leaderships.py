@@ -199,7 +199,7 @@ class Leaderships:
         return replica
 
     def replica(self, topic: TopicName, partition: int) -> Replica:
-        """The partition's replica, whoever leads it."""
+        """The partition's replica, no matter who leads it."""
         return self._partitions.get(topic, partition)
 
     # Inside
@@ -236,5 +236,5 @@ class Leaderships:
     def _is_reachable(self, leader: Leader, replica: Replica | None) -> bool:
         if leader.node != self._cluster.broker_id:
             return self._exchange.is_alive(leader.node)
-        # Of itself it knows better than what it announced when it came into office.
+        # Of itself it knows better than what it announced when it became the leader.
         return replica is not None and replica.is_leader

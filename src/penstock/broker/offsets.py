@@ -53,9 +53,9 @@ class Offsets:
         """Moves the start of a partition forward; returns where it is then.
 
         The time bounds the wait for other replicas: what this one does alone is waited for. A
-        deletion that began goes on, whoever waits for it.
+        deletion that started goes on, no matter who waits for it.
         """
-        # A node that stands alone may make room on a full disk, which cost it its office.
+        # A node that stands alone may make room on a full disk, which cost it its leadership.
         replica = self._leaderships.replica(topic, partition)
         if not replica.config.cleanup_delete:
             detail = f"{topic} is compacted, its records can't be deleted by offset"

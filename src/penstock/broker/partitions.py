@@ -208,7 +208,7 @@ class Partitions:
         await self._store.remove_partition(key)
 
     def _forget_name(self, name: TopicName, of_topic: dict[int, Replica]) -> None:
-        # A topic of the same name may have been made anew meanwhile.
+        # A topic of the same name may have been made again meanwhile.
         if self._by_name.get(name) is of_topic:
             del self._by_name[name]
 

@@ -74,7 +74,7 @@ class Production(Later[list[Part]]):
         self.parts.append(part)
         acks = self._acks
         try:
-            # Whoever wants no more than the leader's own copy may write while too few hold another.
+            # Who wants no more than the leader's own copy may write while too few hold another.
             if is_legacy:
                 appended = self._produce.append_messages(
                     topic, partition, bytes(batches or b""), acks_all=acks == ACKS_ALL

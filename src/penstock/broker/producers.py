@@ -59,7 +59,7 @@ class Producers:
     async def _until_fetched(self) -> None:
         """Not for long: a client that is told to come back may find a broker that can help."""
         fetching = self._fetch()
-        # The task is shared: one block serves all who wait, whoever of them gives up.
+        # The task is shared: one block serves all who wait, even if one of them gives up.
         await asyncio.wait([fetching], timeout=FETCH_WAIT_S)
         if not fetching.done():
             raise Refused(Reason.COORDINATOR_LOAD_IN_PROGRESS, "there are no producer ids yet")

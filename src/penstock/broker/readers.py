@@ -121,7 +121,7 @@ class Fetched:
         self.high_watermark = self.log_start_offset = -1
 
     def release(self) -> None:
-        """Lets go of the file; whoever drops an answer unsent must call this."""
+        """Lets go of the file; anyone who drops an answer unsent must call this."""
         if isinstance(self.records, FileRange):
             self.records.release()
         self.records = None

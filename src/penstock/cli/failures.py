@@ -27,7 +27,7 @@ class CommandFailed(Explained):
 
 
 class OutputClosed(Exception):
-    """Whoever read our output, `head` for one, has gone."""
+    """The reader of our output, such as `head`, has gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

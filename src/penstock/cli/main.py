@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def _open_standard_streams() -> None:
-    """Whoever closed one, as `>&-` does, wants nothing from it, but its number must be taken.
+    """Who closed one, as `>&-` does, wants nothing from it, but its number must be taken.
 
     Otherwise the next file or socket gets it, and then what is printed goes there.
     """

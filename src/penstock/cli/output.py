@@ -49,7 +49,7 @@ def _draw(
 def _align(
     columns: Sequence[str], cells: list[list[str]], numeric: list[bool], sink: TextIO
 ) -> None:
-    # An empty cell would shift the columns of whoever splits at blanks.
+    # An empty cell would shift the columns of anyone who splits at blanks.
     lines = [[name.upper() for name in columns]]
     lines += [[cell or NOTHING for cell in row] for row in cells]
     widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]

@@ -1,7 +1,7 @@
 """Producer, Consumer and Admin for Python users: small, typed, on top of confluent-kafka.
 
 Names are loaded when first used, because librdkafka takes tens of milliseconds to import and
-whoever only wants to catch `ClientError` should not pay for it.
+anyone who only wants to catch `ClientError` should not pay for it.
 """
 
 from typing import TYPE_CHECKING, Any

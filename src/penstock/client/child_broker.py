@@ -99,7 +99,7 @@ class ChildBroker:
             stderr=subprocess.PIPE,
             text=True,
             env=_clean_environment() | self._environment,
-            # Ctrl-C goes to the whole process group; whoever holds this object stops the broker.
+            # Ctrl-C goes to the whole process group; anyone who holds this object stops the broker.
             start_new_session=True,
         )
         self.bootstrap = ""

@@ -62,7 +62,7 @@ class Consumer:
         self.unreachable_since: float | None = None
         self._group = group
         self._is_closed = False
-        # Records that an iterator has taken and not handed on: whoever reads next gets them first.
+        # Records that an iterator has taken and not handed on: the next reader gets them first.
         self._unread: deque[ConsumedRecord] = deque()
         # An error that came among records, told once those are handed over.
         self._failure: ClientError | None = None

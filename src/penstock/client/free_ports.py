@@ -24,7 +24,7 @@ CAN_SHARE = sys.platform == "linux"
 
 
 class HeldPorts:
-    """Ports that nobody else is given here, also while whoever listens on them is down.
+    """Ports that nobody else is given here, even while their listener is down.
 
     We stay bound to each ourselves. We never listen, so clients of a server that is down are
     refused as ever, and a server that asks for exactly this port with SO_REUSEADDR, as servers do,

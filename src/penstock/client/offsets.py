@@ -27,7 +27,7 @@ class AtOffset:
 
 @dataclass(frozen=True, slots=True)
 class Last:
-    """So many offsets before the end."""
+    """This many offsets before the end."""
 
     count: int
 

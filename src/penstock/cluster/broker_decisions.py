@@ -52,6 +52,6 @@ def decide_removal(
         raise Refused(Reason.INVALID_REQUEST, detail)
     records: list[ClusterRecord] = [BrokerRemoved(broker=broker)]
     if state.broker_config(str(broker)):
-        # Whoever takes the number later starts without the settings of this one.
+        # Anyone who takes the number later starts without the settings of this one.
         records.append(BrokerConfigStored(broker=str(broker), configs={}))
     return records, None

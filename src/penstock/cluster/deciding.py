@@ -25,12 +25,12 @@ from penstock.replication.hosting import Host
 
 APPEND = "metadata.append"
 NO_CONTROLLER = BrokerId(-1)
-# Instead of the end of a copy: whoever asks decides nothing and only wants to know the end.
+# Instead of the end of a copy: anyone who asks decides nothing and only wants to know the end.
 ANY_OFFSET = Offset(-1)
 # How long a change looks for a controller that takes it.
 DECIDE_TIMEOUT_S = 10.0
 CALL_TIMEOUT_S = 3.0
-# A controller that can't commit for so long has lost its office, or is about to.
+# A controller that can't commit for so long has lost its leadership, or is about to.
 COMMIT_TIMEOUT_S = 5.0
 # How long a copy may take to come up with what the controller said it has.
 CATCH_UP_TIMEOUT_S = 3.0
@@ -121,7 +121,7 @@ class Decider:
         here: Callable[[], Awaitable[T]],
         there: Callable[[BrokerId], Awaitable[T]],
     ) -> T:
-        """Tries, here or at whoever is the controller, until it is done or refused for good."""
+        """Tries, here or at the controller, until it is done or refused for good."""
         deadline = self._clock.monotonic() + DECIDE_TIMEOUT_S
         while True:
             self._host.replica.check_running()

@@ -3,7 +3,7 @@
 A stand-alone node founds a cluster of one. Nodes that list each other found one together, but only
 when all of them are there and none belongs to a cluster yet: then the lowest number fixes the
 cluster's id and its founders, which are the first voters of the metadata, and the others learn
-both by asking. Whoever meets a cluster that exists already, as a new node or as a listed one with
+both by asking. A node that meets an existing cluster, as a new node or as a listed one with
 an empty disk, takes over its id and founders too; it is not among them, so it has no vote until
 the cluster gives it one. Later starts ask nobody: what is stored wins over any flag.
 """

@@ -42,7 +42,7 @@ class Members(NamedTuple):
 def metadata_members(state: ClusterState, founders: Sequence[ReplicaId], own: ReplicaId) -> Members:
     """Who shall belong to the group: founders vote before others, low numbers before high ones.
 
-    The asker comes first among the voters, since the first one is to lead: whoever has become the
+    The asker comes first among the voters, since the first one is to lead: who has become the
     controller stays it. Of its own directory it knows before it has registered.
     """
     members = {broker.id: broker.replica_id for broker in state.brokers.values()}

@@ -67,7 +67,7 @@ class Ended(NamedTuple):
 
 
 def decide_ends(state: ClusterState, ended: Iterable[Ended]) -> tuple[list[ClusterRecord], None]:
-    """What was assigned anew meanwhile goes on moving."""
+    """What was assigned again meanwhile keeps moving."""
     changes: dict[TopicId, tuple[Topic, dict[int, Assignment]]] = {}
     for key, assignment in ended:
         topic = state.topics.get(key.topic_id)

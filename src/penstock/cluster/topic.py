@@ -12,7 +12,7 @@ class Assignment(NamedTuple):
 
     # In the order of preference: the first one leads when it can.
     replicas: tuple[BrokerId, ...]
-    # The first voters of its group, for life: whoever joins later learns the rest from the log.
+    # The first voters of its group, for life: anyone who joins later learns the rest from the log.
     founders: tuple[ReplicaId, ...]
     # While the partition moves: where it came from. Nobody gives a replica up until it is there.
     previous: tuple[BrokerId, ...] | None = None

@@ -47,7 +47,7 @@ class NewTopic(NamedTuple):
 
 
 class Growth(NamedTuple):
-    """A topic that shall have so many partitions in total."""
+    """A topic that shall have this many partitions in total."""
 
     name: str
     partitions: int

@@ -3,8 +3,8 @@
 Groups decide (`group.py`, `offsets.py`), the host makes their records durable, and this answers. An
 answer that says something is stored leaves only after it is.
 
-It is in office while this node leads the partition and the host has loaded. Out of office it holds
-no group: whoever waited is told to look for the coordinator elsewhere, and the one that comes next
+It is active while this node leads the partition and the host has loaded. Otherwise it holds no
+group: clients that waited look for the coordinator elsewhere, and the one that comes next
 goes on from the stored generations, with a whole session for every member to be heard of.
 """
 
@@ -97,7 +97,7 @@ class Coordinator:
         self._wake_up_at = 0.0
 
     def start(self, on_office: "Callable[[Coordinator], None] | None" = None) -> None:
-        """Follows the leadership of its partition from now on; calls back when in office."""
+        """Follows the leadership of its partition from now on; calls back when active."""
         self._on_office = on_office
         self._host.on_ready(self._take_office)
         self._host.on_lost(self._leave_office)
@@ -399,7 +399,7 @@ class Coordinator:
         )
 
     def _drop_if_idle(self, group: Group) -> None:
-        """A group that nobody is in and that is not stored must not stay for ever."""
+        """A group that nobody is in and that is not stored must not stay forever."""
         if group.is_forgettable and not self._host.state.exists(group.group_id):
             self._groups.pop(group.group_id, None)
 

@@ -176,7 +176,7 @@ class Group(Membership):
     def _replace_static(
         self, command: Join, ticket: Ticket, member: Member, new_member_id: MemberId
     ) -> None:
-        """KIP-345: the instance goes on under a new id, and whoever had the old one is fenced."""
+        """KIP-345: the instance continues under a new id, and who had the old one is fenced."""
         leader_before = self.members.leader
         topics_before = self._topics_of(member)
         fenced = Reason.FENCED_INSTANCE_ID

@@ -166,7 +166,7 @@ class Membership:
         self.state_timestamp_ms = self._clock.now_ms()
 
     def _remove(self, member: Member) -> None:
-        """What it waited for is answered, so that its client joins anew if it is still there."""
+        """What it waited for is answered, so that its client joins again if it is still there."""
         unknown = Reason.UNKNOWN_MEMBER_ID
         self._answer_join(member, JoinAnswer(refused=unknown))
         self._answer_sync(member, SyncAnswer(refused=unknown))
@@ -232,7 +232,7 @@ class Membership:
         ticket, member.sync_ticket = member.sync_ticket, None
         if ticket is not None:
             self._answer(ticket, answer)
-            # It was excused from heartbeats while it waited, so its session begins anew.
+            # It was excused from heartbeats while it waited, so its session starts again.
             self._reset_session(member)
 
     def _reset_session(self, member: Member) -> None:

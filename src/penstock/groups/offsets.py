@@ -91,7 +91,7 @@ def _expire_timestamp_ms(now_ms: int, retention_ms: int | None) -> int:
 def decide_offset_removal(
     state: GroupsState, group: Membership, partitions: Sequence[tuple[TopicName, int]]
 ) -> tuple[list[GroupRecord], list[Reason | None]]:
-    """Offsets of topics that the group reads stay: its members would start anew somewhere else."""
+    """Offsets of topics that the group reads stay: its members would start again somewhere else."""
     records: list[GroupRecord] = []
     outcomes: list[Reason | None] = []
     for topic, partition in partitions:

@@ -15,7 +15,7 @@ PARTITIONS_PER_NODE_MAX = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds that protect one process; passed to whoever must respect them."""
+    """Bounds that protect one process; passed to anyone who must respect them."""
 
     connections_max: int = 10_000
     frame_bytes_max: int = 100 * MIB

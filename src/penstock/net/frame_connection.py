@@ -385,7 +385,7 @@ class FrameConnection:
     def _is_excused(self) -> bool:
         """Whether the time during which we do not read counts against the peer.
 
-        It does when memory is short: half frames hold that memory, and can't do so for ever.
+        It does when memory is short: half frames hold that memory, and can't do so forever.
         """
         is_ours = self._is_held or self._pauses & ~PAUSE_MEMORY
         return bool(is_ours) and self._frame_since is not None

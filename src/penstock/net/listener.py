@@ -43,7 +43,7 @@ class Listener:
         return bound
 
     async def bind(self, host: str, port: int) -> Endpoint:
-        """Takes the addresses, but whoever connects before `listen` is refused."""
+        """Takes the addresses, but anyone who connects before `listen` is refused."""
         addresses = await _resolve(host, port)
         self._sockets = _bind_all(addresses, Endpoint(host, port))
         return Endpoint(host, self._sockets[0].getsockname()[1])

@@ -5,8 +5,8 @@ has), for frames that wait for their answer, and for replies that its peer does 
 count as they arrive, so a peer that announces a large frame and sends nothing holds nothing.
 
 When the budget is spent, a connection waits before it grows. Waiters are served in order. So that
-many half-received frames can't block each other for ever, the first waiter may overdraw the
-budget by one frame; the next may when that one has given its bytes back. Whoever stalls with half
+many half-received frames can't block each other forever, the first waiter may overdraw the
+budget by one frame; the next may when that one has given its bytes back. Who stalls with half
 a frame is reaped by the door, which gives its bytes back too.
 """
 

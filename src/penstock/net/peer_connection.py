@@ -18,10 +18,10 @@ from penstock.net.peer_handshake import HANDSHAKE_BYTES_MAX, MAGIC, Handshake, H
 
 # The largest batch a topic may allow, and what is around it.
 PEER_FRAME_BYTES_MAX: Final = 128 * MIB
-# Over this the other side is not worth waiting for: the connection breaks and starts anew.
+# Over this the other side is not worth waiting for: the connection breaks and starts again.
 PEER_QUEUE_BYTES_MAX: Final = 256 * MIB
 HANDSHAKE_SECONDS_MAX: Final = 5.0
-# Checks happen every second; so many of them without a byte end a connection. They are counted
+# Checks happen every second; this many of them without a byte end a connection. They are counted
 # rather than timed, so that a process that was itself paused does not blame its peers for it.
 SILENT_CHECKS_MAX: Final = 5
 _KEEPALIVE: Final = LENGTH.pack(0)
@@ -128,7 +128,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         if magic is None:
             return False
         if magic != MAGIC:
-            # Whoever it is does not speak our language, so it is told nothing.
+            # Whatever it is does not speak our language, so it is told nothing.
             self.close("it is not a Penstock node")
             return False
         self._magic_is_due = False

@@ -17,7 +17,7 @@ DELAY_MS_MAX: Final = 1_000
 DEFERENCE_MS: Final = 50
 # A process that dies may still accept for a moment and reset what it accepted.
 DYING_RETRY_MS: Final = 20
-# For about a second: whoever accepts for longer, and wants no connection, lives.
+# For about a second: anyone who accepts for longer, and wants no connection, lives.
 DYING_RETRIES_MAX: Final = 50
 
 logger = logging.getLogger(__name__)
@@ -144,7 +144,7 @@ class PeerDialer:
             loop = asyncio.get_running_loop()
             await loop.create_connection(lambda: connection, host, self.endpoint.port)
         except BaseException:
-            # Whoever made it keeps it until it ends, and nobody tells it of what never began.
+            # Its maker keeps it until it ends, and what never began is not reported to it.
             connection.close("it could not be reached")
             raise
         return connection

@@ -37,7 +37,7 @@ _LENGTH: Final = Struct(">H")
 
 
 class Why(Enum):
-    """What a refusal means for whoever dialled."""
+    """What a refusal means for the side that dialled."""
 
     # Something is wrong, and the sentence says what.
     SENTENCE = 0

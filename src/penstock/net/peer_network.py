@@ -67,7 +67,7 @@ class TcpPeerNetwork:
     # Life
 
     async def bind(self, endpoint: Endpoint) -> Endpoint:
-        """Listens; whoever connects before `start` is turned away and comes again."""
+        """Listens; anyone who connects before `start` is turned away and comes again."""
         return await self._tcp.start(endpoint.host, endpoint.port)
 
     def start(self, hello: PeerHello, listener: PeerListener) -> None:
@@ -198,7 +198,7 @@ class TcpPeerNetwork:
         existing.close("another connection replaces it")
 
     def _is_worse(self, new: PeerConnection, existing: PeerConnection, peer: PeerHello) -> bool:
-        """Whoever dials again has given up the first, and a quiet one may be half dead."""
+        """Anyone who dials again has given up the first, and a quiet one may be half dead."""
         assert self._hello is not None
         we_are_lower = self._hello.node < peer.node
         existing_is_preferred = existing.is_dialer == we_are_lower

@@ -30,7 +30,7 @@ class ReusableBuffers:
         return iter(self._known)
 
     def take(self, size: int) -> bytearray:
-        """At least so many bytes, of any content; the caller's for as long as it has a view."""
+        """At least this many bytes, of any content; the caller's for as long as it has a view."""
         known = self._known
         position = self._find(size)
         if position is not None:

@@ -28,7 +28,7 @@ class Throttle(Protocol):
         ...
 
     def sent(self, replica: ReplicaId, size_bytes: int) -> None:
-        """So many were sent to a replica that has an allowance."""
+        """This many were sent to a replica that has an allowance."""
         ...
 
 
@@ -75,7 +75,7 @@ class Core:
         self.settings = settings
         self.log = log
         self.outbox = Outbox(hard_state)
-        # An entry can be durable before the term it was written in is. Whoever voted in that
+        # An entry can be durable before the term it was written in is. Anyone who voted in that
         # term has it in the hard state, so there was no vote.
         if log.last_term > hard_state.term:
             hard_state = HardState(log.last_term, None)
@@ -92,7 +92,7 @@ class Core:
         self.stuck: Stuck | None = None
         self.random_below = random_below
         self.has_room = has_room
-        # None for most groups: whoever leads them sends as fast as followers take it.
+        # None for most groups: their leader sends as fast as followers take it.
         self.throttle: Throttle | None = None
         # Whether role, leader, term or membership changed, or reads were settled, since the last
         # Ready: rare, so that one look saves five.

@@ -1,4 +1,4 @@
-"""A replica's time in office: it exists from winning an election until resigning."""
+"""A replica's time active: it exists from winning an election until resigning."""
 
 from collections import deque
 from collections.abc import Hashable
@@ -45,7 +45,7 @@ class Leader:
         self._heartbeat_elapsed = 0
         self.transferee: ReplicaId | None = None
         self._transfer_elapsed = 0
-        # Bytes of data, counted since the office began: proposed, and known to be committed.
+        # Bytes of data, counted since the leadership began: proposed, and known to be committed.
         self._proposed_bytes = 0
         self._committed_bytes = 0
         # What was proposed by the time of each flush that is not committed: last index and bytes.
@@ -85,7 +85,7 @@ class Leader:
             return Refusal.INVALID_CHANGE
         if change.kind is ChangeKind.PROMOTE and not self.is_caught_up(change.replica):
             return Refusal.LEARNER_BEHIND
-        # The host need not tick a leader that is alone: the mark may be old, and whoever joins has
+        # The host need not tick a leader that is alone: the mark may be old, and who joins has
         # to come as far as the others are now.
         self._note_commit_mark()
         index = self._append(EntryKind.MEMBERSHIP, membership)
@@ -175,7 +175,7 @@ class Leader:
     # Time
 
     def tick(self) -> bool:
-        """Says whether the office is kept: without a quorum that answers it is laid down."""
+        """Says whether it still leads: without a quorum that answers, the leader steps down."""
         settings = self._core.settings
         self._heartbeat_elapsed += 1
         if self._heartbeat_elapsed >= settings.heartbeat_ticks:

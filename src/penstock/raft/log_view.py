@@ -180,7 +180,7 @@ class RaftLog:
         return index
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """At the end; whoever appends has cut off what does not fit before."""
+        """At the end; the caller has already cut off what does not fit."""
         assert entries[0].first_index == self.last_index + 1
         self._tail.extend(entries)
         self.has_unwritten = True

@@ -226,7 +226,7 @@ class RaftNode:
         return Refusal.NOT_LEADER if leader is None else leader.transfer(target)
 
     def resign(self) -> None:
-        """Lays down the office at once, for a reason that the host knows, and names a successor."""
+        """Steps down at once, for a reason that the host knows, and names a successor."""
         leader = self._touched_leader()
         if leader is not None:
             self._roles.retire(leader)

@@ -64,7 +64,7 @@ class Replication:
         return quorum_index([voter.read_round for voter in self._voters])
 
     def take_quorum_activity(self) -> bool:
-        """Whether a majority was heard from since the last time; starts to count anew."""
+        """Whether a majority was heard from since the last time; starts to count again."""
         self.own.recently_active = True
         active = sum(voter.recently_active for voter in self._voters)
         for progress in self.peers:
@@ -218,7 +218,7 @@ class Replication:
         return is_missing
 
     def unreachable(self, replica: ReplicaId) -> None:
-        """What was sent may be lost, so the window starts anew from what is known to be there."""
+        """What was sent may be lost, so the window starts again from what is known to be there."""
         progress = self.progress.get(replica)
         if progress is not None and progress.state is ProgressState.REPLICATE:
             progress.probe()

@@ -42,7 +42,7 @@ class Roles:
     def __init__(self, core: Core) -> None:
         self._core = core
         self.role = Role.FOLLOWER
-        # The office, while this replica holds it.
+        # The leadership, while this replica holds it.
         self.leader: Leader | None = None
         self._tally: VoteTally | None = None
         # Ticks since a leader was heard from, and how many of them start an election.
@@ -121,7 +121,7 @@ class Roles:
 
     def introduce_to(self, replica: ReplicaId) -> None:
         """A leader tells a member that lost sight of it who leads, and asks what it still has:
-        it may be a replica that was given up and made anew."""
+        it may be a replica that was given up and made again."""
         if self.leader is not None:
             progress = self.leader.replication.progress.get(replica)
             if progress is not None:
@@ -166,7 +166,7 @@ class Roles:
         return vote == message.sender or (vote is None and core.leader is None)
 
     def is_fresh_enough(self, message: VoteRequest) -> bool:
-        """Whoever holds every committed entry has a log at least as fresh as a quorum's."""
+        """A replica with every committed entry has a log at least as fresh as a quorum's."""
         end = LogEnd(message.last_term, message.last_index)
         return self._core.covers(end, message.accepted_end)
 

@@ -20,7 +20,7 @@ class RaftSettings:
     bytes_in_flight_max: int = 8 * MIB
     # Proposed but not yet committed; beyond it proposals are refused until commits catch up.
     uncommitted_bytes_max: int = 64 * MIB
-    # Replicas whose leader's process is known to be gone stand for election in turn, and so many
+    # Replicas whose leader's process is known to be gone stand for election in turn, and this many
     # times they try again after two to this many more ticks before they wait as long as usual.
     leader_lost_hurries_max: int = 6
     hurry_ticks_max: int = 3

@@ -19,7 +19,7 @@ _ZEROS: Final = memoryview(bytes(_STEP_BYTES))
 
 
 def join_checksums(first: int, second: int, second_length: int) -> int:
-    """Of both blocks, the second of which has so many bytes."""
+    """Of both blocks, the second of which has this many bytes."""
     steps, rest = divmod(second_length, _STEP_BYTES)
     shifted = crc32c(_ZEROS[:rest], first ^ _ONES) ^ _ONES
     if steps:
@@ -29,7 +29,7 @@ def join_checksums(first: int, second: int, second_length: int) -> int:
 
 @cache
 def _power(steps: int) -> int:
-    """What so many steps multiply by; few are ever asked for, since a block's size is bounded."""
+    """What this many steps multiply by; few are ever asked for, since a block's size is bounded."""
     shifted = _ONE
     for _ in range(steps):
         shifted = crc32c(_ZEROS, shifted ^ _ONES) ^ _ONES

@@ -1,7 +1,7 @@
 """Questions between nodes, each with one answer: a method's name and bytes, bytes back.
 
 A refusal travels with its reason and sentence. What was asked may have been done although no
-answer came: whoever asks must be able to find out, or to ask again.
+answer came: anyone who asks must be able to find out, or to ask again.
 """
 
 import asyncio

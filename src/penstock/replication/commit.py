@@ -38,7 +38,7 @@ class Commit:
             try:
                 callback(error)
             except Exception as bug:
-                # One waiter's bug must not leave the others waiting for ever.
+                # One waiter's bug must not leave the others waiting forever.
                 report_bug("a waiter for a commit failed", bug)
 
     def __await__(self) -> Generator[object, None, None]:

@@ -19,7 +19,7 @@ class ConfirmedReads:
         return bool(self._waiting)
 
     def ask(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
-        """To be given to the core; whoever gives it up cancels it."""
+        """To be given to the core; anyone who gives it up cancels it."""
         done: asyncio.Future[None] = loop.create_future()
         self._asked.add(done)
         done.add_done_callback(self._asked.discard)

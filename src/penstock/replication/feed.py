@@ -1,7 +1,7 @@
 """The committed copy of a state machine, kept up to date on every node that has a replica.
 
 Nothing is decided here: records are applied when they are committed, in the order of the log, and
-whoever listens hears of them after that.
+listeners are notified of them after that.
 """
 
 import asyncio

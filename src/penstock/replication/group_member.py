@@ -361,7 +361,7 @@ class GroupMember(ABC):
         self._backlog.remove(self._acks.refuse(refused))
 
     def _leave(self, refused: Refused) -> None:
-        """Nothing more will come of this replica: whoever waits for it hears so."""
+        """This replica has ended: everyone who waits for it is notified."""
         self._lose_office(refused)
         self._reads.refuse(refused)
         self._members.is_due = False
@@ -400,7 +400,7 @@ class GroupMember(ABC):
 
     def write_failed(self, error: OSError) -> None:
         """The entries stay and are tried again; meanwhile somebody leads who can write, if there
-        is anybody else. A sole voter keeps its office, so that what it has can be read."""
+        is anybody else. A sole voter keeps its leadership, so that what it has can be read."""
         logger.error("%s can't be written: %s", self.partition, error)
         self._backlog.remove(self._acks.refuse(self._not_leader()))
         self._watches.notify()

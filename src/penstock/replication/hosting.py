@@ -2,11 +2,11 @@
 
 A decision sees all earlier ones: records are applied to the state when they are appended, and the
 answer leaves only after they are committed, together with everything that the decision saw. When
-leadership is lost the state goes with it; whoever leads next loads it from what is committed: from
+leadership is lost the state goes with it; the next leader loads it from what is committed: from
 a snapshot and the records behind it, or, where a feed keeps a committed copy anyway, from that.
 
 Timers, pending joins and other waiters belong to the owner of the host and are never replicated;
-`on_lost` tells the owner to drop them, `on_ready` that it may begin anew.
+`on_lost` tells the owner to drop them, `on_ready` that it may start again.
 """
 
 import asyncio
@@ -207,7 +207,7 @@ class Host(Generic[S, R]):
         self._call(self._on_lost)
 
     async def _load_in_office(self) -> None:
-        """Until it is loaded or the office is lost; a disk that fails is asked again."""
+        """Until it is loaded or the leadership is lost; a disk that fails is asked again."""
         while self.replica.is_settled and not self._is_ready and not self._is_closed:
             term = self.replica.term
             try:
@@ -280,7 +280,7 @@ class Host(Generic[S, R]):
         while feed.applied < self.replica.log_end_offset:
             await self.replica.committed()
             await feed.wait_for(self.replica.high_watermark)
-            # Without the office the log's end is another leader's, and nothing here waits for it.
+            # Without leadership the log's end is another leader's, and nothing here waits for it.
             self.replica.check_leader()
         # At once, and not in a worker: a slow disk must not hold up a new controller.
         state = self._make_state()

@@ -15,7 +15,7 @@ TICK_MS = 100
 # A voter that was not caught up for this long is no longer in sync.
 REPLICA_LAG_MS = 10_000
 LAG_SAMPLES = REPLICA_LAG_MS // (TICK_MS * TICKS_PER_SAMPLE)
-# A new leader gives every voter so many samples to show that it is there.
+# A new leader gives every voter this many samples to show that it is there.
 GRACE_SAMPLES = 2
 NEVER = -(2**31)
 # Beyond every index.

@@ -55,7 +55,7 @@ def make_node(opened: OpenedLog, parts: ReplicaParts, stored: StoredLog) -> Raft
 
 
 def _memberships(opened: OpenedLog, parts: ReplicaParts) -> list[MembershipStep]:
-    """That before the log is not known any more if a repair had to make the checkpoint anew."""
+    """That before the log is not known any more if a repair had to make the checkpoint again."""
     steps = []
     for index, data in opened.log.memberships():
         membership = Membership(frozenset(opened.founders))

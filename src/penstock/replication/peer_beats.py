@@ -13,7 +13,7 @@ LEADS: Final = 32
 LOST: Final = 33
 BEAT: Final = 34
 ANSWER: Final = 35
-# An idle group has its turn in one of so many ticks: often enough within any election time-out.
+# An idle group has its turn in one of this many ticks: often enough within any election time-out.
 IDLE_TURNS: Final = 4
 # After an append every answer counts for so long: the leader needs two to see that one was lost.
 ACTIVE_TICKS: Final = 3

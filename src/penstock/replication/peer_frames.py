@@ -23,7 +23,7 @@ INLINE_BYTES_MAX: Final = 4096
 SEALED_BYTES_MIN: Final = 128 * 1024
 KEY_SIZE: Final = 20
 TEXT_BYTES_MAX: Final = 2**16 - 1
-# How many names of groups are remembered in both forms; beyond it the memory starts anew.
+# How many names of groups are remembered in both forms; beyond it the memory starts again.
 KEYS_REMEMBERED_MAX: Final = 200_000
 
 _CHECKSUM: Final = Struct(">I")
@@ -61,7 +61,7 @@ class FrameWriter:
 
     def write_sealed(self, payload: Piece, start: int, checksum: int) -> None:
         """As `write_bytes`, for what should have this checksum from byte `start` on: if it does
-        not, whoever receives the frame notices."""
+        not, the receiver of the frame notices."""
         length = len(payload)
         if length < SEALED_BYTES_MIN:
             self.write_bytes(payload)

@@ -65,7 +65,7 @@ class Pressure:
             return
         self.is_over = False
         waiting, self._on_relief = self._on_relief, []
-        # In a turn of its own: a door that goes on reading may append, and whoever just released
+        # In a turn of its own: a door that goes on reading may append, and anyone who just released
         # bytes is in the middle of its own work.
         for callback in waiting:
             asyncio.get_running_loop().call_soon(callback)

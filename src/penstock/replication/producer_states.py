@@ -214,7 +214,7 @@ class ProducerStates:
         if before is not None:
             self._producers[producer_id] = before
         if taken_back is not None:
-            # Another leader's log lacks it, and who sent it was told that this one's office ended.
+            # Another leader's log lacks it, and its sender knows that this one's leadership ended.
             sequence = taken_back.batches[-1].base_sequence
             reason = Reason.NOT_LEADER_OR_FOLLOWER
             self._await(producer_id, taken_back.epoch, sequence, reason, clock)
@@ -284,5 +284,5 @@ def encode_producers(producers: Mapping[int, Producer]) -> bytes:
 
 
 def _is_before(sequence: int, other: int) -> bool:
-    """Whether it comes earlier, in numbers that begin anew after the largest one."""
+    """Whether it comes earlier, in numbers that start again after the largest one."""
     return 0 < (other - sequence) & SEQUENCE_MAX < SEQUENCE_MAX // 2

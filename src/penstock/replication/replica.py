@@ -73,7 +73,7 @@ class Replica(GroupMember):
     ) -> None:
         super().__init__(partition=partition, topic_id=topic_id, config=config, parts=parts)
         self.stopped_because: Exception | None = None
-        # Asked before each compaction by whoever rebuilds a state from this log.
+        # Asked before each compaction by anyone who rebuilds a state from this log.
         self.before_compaction: Callable[[], Awaitable[bool]] | None = None
         self._admission = Admission(config)
         self._is_closed = False

@@ -82,6 +82,6 @@ class StateFile(Generic[S]):
         write_snapshot(self._file_system, self._path, Snapshot(encode(), offset))
 
     def remove(self) -> None:
-        """For whoever can't keep it up to date: stale, it would bring deleted keys back."""
+        """For anyone who can't keep it up to date: stale, it would bring deleted keys back."""
         if self._file_system.exists(self._path):
             self._file_system.remove(self._path)

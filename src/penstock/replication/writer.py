@@ -172,7 +172,7 @@ class Writer:
         self._syncs_next = False
         # From a write that failed, or hangs, until one succeeds.
         self.failure: OSError | None = None
-        # Whoever closes the log waits for the disk as long as it takes.
+        # Anyone who closes the log waits for the disk as long as it takes.
         self.is_patient = False
         # Set while a failed write waits to be tried again.
         self._retry: asyncio.TimerHandle | None = None

@@ -9,7 +9,7 @@ from penstock.storage.data_directory import DataDirectory
 from penstock.storage.file_system import FileSystem, RealFileSystem
 
 if TYPE_CHECKING:
-    # Imported for its types alone: whoever only starts a node need not pay for it.
+    # Imported for its types alone: anyone who only starts a node need not pay for it.
     from penstock.storage.repair import Damage, MissingTail
 
 T = TypeVar("T")

@@ -71,7 +71,7 @@ OPEN_FILES_WANTED = 65_536
 SNAPSHOT_FILE = "state.snapshot"
 REGISTER_RETRY_S = 0.5
 WELCOME_CHECK_S = 0.5
-# What no waiting will mend.
+# What no waiting will fix.
 _FINAL_REFUSALS = frozenset({Reason.INVALID_REQUEST, Reason.POLICY_VIOLATION})
 # Kafka's names of the settings that bound this process.
 _LIMIT_SETTINGS = {

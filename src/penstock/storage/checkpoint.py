@@ -1,6 +1,6 @@
 """What is known to be safe about a partition: the file that recovery starts from.
 
-It is written anew, atomically, whenever a segment was rolled, removed or compacted, or enough was
+It is written again, atomically, whenever a segment was rolled, removed or compacted, or enough was
 written. Everything it names lies on disk for good: what differs from it later is damage.
 """
 

@@ -12,7 +12,7 @@ from penstock.storage.log_state import LogState
 from penstock.storage.own_table import OwnTable
 from penstock.storage.segment import Segment
 
-# What recovery may have to read again: so many bytes, or so many batches if they are small.
+# What recovery may have to read again: this many bytes, or this many batches if they are small.
 UNSAVED_BYTES_MAX = 64 * MIB
 UNSAVED_BATCHES_MAX = 50_000
 

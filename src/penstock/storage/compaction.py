@@ -217,7 +217,7 @@ class Compactor:
             )
             commit_swap(state.directory, state.file_system, swap)
             state.note_flushed(checkpoint)
-            # Whoever sees the new segments must know that they have gaps.
+            # Anyone who sees the new segments must know that they have gaps.
             state.sparse_below = sparse_below
             state.cleaned_offset = cleaned_offset
             state.segments = segments

@@ -188,7 +188,7 @@ class DataDirectory:
         ]
 
     def sync_topics(self) -> None:
-        """The directories of topics stay, whoever made them: a crash may have come before their
+        """Directories of topics stay, no matter who made them: a crash may have come before their
         sync."""
         self._file_system.sync_directory(self._topics)
 

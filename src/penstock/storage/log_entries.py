@@ -126,7 +126,7 @@ class _Stretch:
         position, length = place
         data = segment.file.pread(length, position)
         start = 0
-        # What lies behind the end may be cut off or written anew at this moment.
+        # What lies behind the end may be cut off or written again at this moment.
         while start < length and self._offset < self._end:
             header = self._checked(segment, data, start, position)
             if header.is_gap:

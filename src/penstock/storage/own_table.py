@@ -20,7 +20,7 @@ _KINDS = {int(kind): kind for kind in OwnKind}
 
 
 class EntriesGone(LookupError):
-    """The index lies before the log: retention was faster than whoever asks for it."""
+    """The index lies before the log: retention was faster than the reader."""
 
 
 class EntriesCut(LookupError):

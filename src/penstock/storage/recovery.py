@@ -136,7 +136,7 @@ def _finished(directory: Path, file_system: FileSystem) -> list[str]:
     try:
         names = file_system.names(directory)
     except (FileNotFoundError, NotADirectoryError):
-        # Whoever reads the checkpoint says that it is missing.
+        # The reader of the checkpoint says that it is missing.
         return []
     if RESET in names:
         # Imported here because hardly any start needs it.

@@ -28,7 +28,7 @@ def scrub(
 ) -> Scrubbed:
     """Checks all batches from `start` to the end, or a slice of them.
 
-    It comes to where the log ended when it began, or less far if it was asked to stop or so many
+    It comes to where the log ended when it began, or less far if it was asked to stop or this many
     bytes are checked; at least one client's batch is, so that the next slice, which begins there,
     gets further. Raises StorageDamaged at the first bad batch.
     """

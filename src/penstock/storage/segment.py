@@ -195,7 +195,7 @@ class Segment:
             self._indexes = None
 
     def retire(self) -> None:
-        """The segment leaves its log; whoever holds its bytes may finish with them."""
+        """The segment leaves its log; anyone who holds its bytes may finish with them."""
         self.file.retire()
         self._open_files.indexes.drop(self)
 

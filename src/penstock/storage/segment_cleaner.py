@@ -52,7 +52,7 @@ class SegmentCleaner:
         self._state = state
         self._keys = keys
         self._now_ms = now_ms
-        # Whoever keeps tombstones for ever sets the longest time that there is.
+        # Anyone who keeps tombstones forever sets the longest time that there is.
         self._horizon_ms = min(now_ms + state.config.delete_retention_ms, TIMESTAMP_MAX)
         # The batch that ends here stays, so that the end can be told from the files alone.
         self._log_end = log_end
@@ -133,7 +133,7 @@ class SegmentCleaner:
         return self._last_batches().get(header.producer_id) == header.base_offset
 
     def _last_batches(self) -> dict[int, int]:
-        """The last batch of each producer: its sequence must be found by whoever reads the log.
+        """The last batch of each producer: its sequence must be found by readers of the log.
 
         Of those that are committed: a later one may still be taken back.
         """

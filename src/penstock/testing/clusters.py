@@ -80,7 +80,7 @@ class ClusterNode:
 
     def kill(self) -> None:
         """End at once, as `kill -9` would."""
-        # Before the process dies: whoever dials it then must be refused, as without a proxy.
+        # Before the process dies: anyone who dials it then must be refused, as without a proxy.
         self._proxies.refuse(self.number)
         self._child.kill()
         self._ended()

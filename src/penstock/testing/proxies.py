@@ -88,7 +88,7 @@ class Proxies:
 
 
 class _Gates:
-    """Which directions are cut; whoever has something to deliver waits here."""
+    """Which directions are cut; anyone who has something to deliver waits here."""
 
     def __init__(self) -> None:
         self._cut: frozenset[Direction] = frozenset()

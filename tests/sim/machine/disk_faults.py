@@ -33,7 +33,7 @@ def hang_disk(machine: Machine) -> None:
 
 
 def fail_syncs(victim: Victim) -> None:
-    """Nobody knows what is on disk then; the node is of no use until it starts anew."""
+    """Nobody knows what is on disk then; the node is of no use until it starts again."""
     machine = victim.machine
     world, drive = machine.world, machine.drive
     drive.failing.add(world.random.choice(("sync", "sync directory")))

@@ -1,4 +1,4 @@
-"""The last things that happened to somebody, for whoever looks at a run that failed."""
+"""The last things that happened to somebody, for anyone who looks at a run that failed."""
 
 from collections import deque
 

@@ -19,7 +19,7 @@ Job = Callable[[], Any]
 
 
 class _Unwatched(Future[T]):
-    """Of a job whose end nobody waits for: whoever did would hold the only thread there is."""
+    """Of a job whose end nobody waits for: anyone who did would hold the only thread there is."""
 
     def __init__(self, world: World) -> None:
         """Without the lock that waiting needs, which takes longer to make than all the rest."""
@@ -158,7 +158,7 @@ class SimulatedExecutor(LoopExecutor):
             future.set_result(result)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """What is queued runs at once: whoever waits for it holds the loop meanwhile."""
+        """What is queued runs at once: anyone who waits for it holds the loop meanwhile."""
         while self._queue:
             future, job = self._queue.popleft()
             if cancel_futures:

@@ -58,7 +58,7 @@ def excused(history: Sequence[Operation]) -> list[Operation]:
 
     Of two equal changes at the same time both may say that they did it: the next try of a deletion
     or a growth finds what it wanted and can't tell whose doing that was. And a creation that is
-    refused may have happened before, if what it made was deleted and made anew meanwhile; one that
+    refused may have happened before, if what it made was deleted and made again meanwhile; one that
     is not refused may have happened twice, if what it made was deleted before its next try.
     """
     repeated = [_repetition(done) for done in history if _may_be_repeated(done, history)]

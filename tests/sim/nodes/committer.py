@@ -183,7 +183,7 @@ class Committer:
             node.ask(self._fetch(node, self._all_acknowledged()))
 
     def look_in_doubt(self) -> None:
-        """Asks whoever takes itself for the coordinator, and of two the older one."""
+        """Asks anyone who takes itself for the coordinator, and of two the older one."""
         if FETCHES_ARE_CONFIRMED:
             node = doubtful_leader(self._world, self._nodes, _log_of_group)
             if node is not None:

@@ -1,11 +1,11 @@
 """A simulated consumer group of Kafka's classic protocol: members join, sync, beat, commit, leave.
 
-One generation's assignment is valid at a time: whoever is told one that is stored is told the same,
+One generation's assignment is valid at a time: all who learn a stored one learn the same,
 no partition belongs to two, and once a later one is stored, nobody commits with an earlier one. A
-commit that was acknowledged is what whoever asks next is told, unless a later one replaced it.
+commit that was acknowledged is what the next asker gets, unless a later one replaced it.
 
 Some members are static: they restart under the same name, as somebody else. The group goes on in
-its generation then, and whoever still uses the old id is fenced. A group that has members can't be
+its generation then, and who still uses the old id is fenced. A group that has members can't be
 deleted; one without may be, and then it begins at its first generation again.
 """
 
@@ -131,7 +131,7 @@ class WorkGroup:
 
 
 class GroupConsumer:
-    """One member; one request at a time, to whoever coordinates the group or to anybody."""
+    """One member; one request at a time, to the group's coordinator or to any node."""
 
     def __init__(
         self, world: World, nodes: Sequence[SimulatedNode], group: WorkGroup, number: int

@@ -112,7 +112,7 @@ async def snapshots_uncommitted(
 
 @mutation("a feed's snapshot claims more than was applied", (Feed, "_start_snapshot"))
 def snapshots_what_is_to_come(self: Feed[Any, Any]) -> asyncio.Task[bool]:
-    """What lies between is never applied by whoever begins there."""
+    """What lies between is never applied by anyone who begins there."""
     self._records_since_snapshot = 0
     writing = self._write(self.state.snapshot(), self.replica.high_watermark)
     task = asyncio.get_running_loop().create_task(writing)
@@ -166,7 +166,7 @@ def ends_terms_too_early(self: Replica, epoch: int) -> tuple[int, int]:
 
 @mutation("the offsets of a deleted group stay", (coordinator, "decide_group_removal"))
 def offsets_outlive_group(_: GroupsState, group_id: GroupId) -> list[GroupRecord]:
-    """Whoever uses the name of a deleted group next begins without offsets."""
+    """Anyone who uses the name of a deleted group next begins without offsets."""
     return [GroupRemoved(group_id)]
 
 
@@ -174,7 +174,7 @@ def offsets_outlive_group(_: GroupsState, group_id: GroupId) -> list[GroupRecord
 async def deletes_used_groups(
     self: Coordinator, group_ids: Sequence[GroupId]
 ) -> list[Reason | None]:
-    """Whoever is in a group keeps its offsets."""
+    """Anyone who is in a group keeps its offsets."""
     await self._until_ready()
     records: list[GroupRecord] = []
     outcomes: list[Reason | None] = []

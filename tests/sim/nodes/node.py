@@ -140,7 +140,7 @@ class SimulatedNode:
         self.server, self.is_registered = None, False
 
     def _lose_connections(self) -> None:
-        """Whoever waits for an answer sees the process end, unless the whole machine does."""
+        """Anyone who waits for an answer sees the process end, unless the whole machine does."""
         for lost in self._requests.values():
             self.machine.world.after(self.machine.switch.delay(), lost)
         self._requests = {}
@@ -254,7 +254,7 @@ class SimulatedNode:
             self.machine.world.failures.append("".join(traceback.format_exception(error)))
 
     async def _drain(self) -> None:
-        """As the door does: nobody is let in, and whoever waits is answered."""
+        """As the door does: nobody is let in, and anyone who waits is answered."""
         self.is_registered = False
         if self._requests:
             await asyncio.wait(list(self._requests), timeout=DRAIN_S_MAX)
@@ -300,7 +300,7 @@ class SimulatedNode:
         self._note(f"applies metadata up to {offset}: {[type(each).__name__ for each in records]}")
 
     def validate_groups(self) -> None:
-        """What this node's coordinators know must make sense; one out of office knows nothing."""
+        """What this node's coordinators know must make sense; an inactive one knows nothing."""
         if self.server is None or not self.is_registered:
             return
         for coordinator in self.server.services.groups._coordinators.values():

@@ -1,4 +1,4 @@
-"""A simulated reader of the metadata: it asks whoever leads, and of two the one with the old term.
+"""A simulated reader of the metadata: it asks any leader, and of two the one with the old term.
 
 A leader that was cut off does not know at once that there is another one. What it says must be true
 all the same.

@@ -30,7 +30,7 @@ class DataPartition:
         return self._history_of(self.partition)
 
     def leader(self) -> SimulatedNode | None:
-        """Whoever takes itself for the leader, even one that is cut off."""
+        """Anyone who takes itself for the leader, even one that is cut off."""
         leading = [node for node in self._nodes if node.leads(self.partition)]
         return self.world.random.choice(leading) if leading else None
 
@@ -42,7 +42,7 @@ class DataPartition:
 
     def require_copies(self, replica: Replica, offset: int) -> None:
         """What is acknowledged at this moment lies on as many disks as the topic asks for, or as
-        there are voters. What is held by whoever does not run, or not yet, is not known."""
+        there are voters. What is held by anyone who does not run, or not yet, is not known."""
         index = replica._log.index_before(offset + 1)  # type: ignore[arg-type]
         holders, unknown = [], 0
         for node in self._nodes:

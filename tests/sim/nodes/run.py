@@ -415,7 +415,7 @@ class Run:
                 require(False, f"the cluster did not recover: {self._describe()}")
 
     def _repair(self) -> None:
-        """What an operator would do: start what is down, and anew what can't go on."""
+        """What an operator would do: start what is down, and again what can't go on."""
         for node in self.nodes:
             is_stopped = any(each.stopped_because is not None for each in node.replicas())
             if node.is_up and (is_stopped or node.refused is not None):

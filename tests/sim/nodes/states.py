@@ -31,7 +31,7 @@ class States:
             try:
                 snapshot = read_snapshot(node.machine.drive, keeper._file._path)
             except (StorageDamaged, OSError):
-                # Whoever needs it notices.
+                # Anyone who needs it notices.
                 continue
             if snapshot is not None:
                 noted = self._snapshots.setdefault(keeper.replica.key, set())

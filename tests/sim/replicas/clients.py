@@ -1,4 +1,4 @@
-"""Simulated clients: they ask whoever says that it leads, wait, give up, and ask again."""
+"""Simulated clients: they ask anyone who says that it leads, wait, give up, and ask again."""
 
 import asyncio
 import contextlib
@@ -220,7 +220,7 @@ def whole_batch(content: bytes) -> BatchHeader | None:
 
 
 class Consumer:
-    """Reads from the beginning, of whoever leads; what it saw once must stay true."""
+    """Reads from the beginning, from any leader; what it saw once must stay true."""
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
@@ -286,7 +286,7 @@ class Consumer:
 
 
 class Reader:
-    """Asks whoever leads to make sure of it; after that it must know all that was acknowledged."""
+    """Asks any leader to make sure of it; after that it must know all that was acknowledged."""
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition

@@ -41,7 +41,7 @@ class Group:
         return all(producer.is_done for producer in self.producers)
 
     def some_leader(self) -> SimulatedNode | None:
-        """Whoever takes itself for the leader, even one that is cut off; else anybody."""
+        """Anyone who takes itself for the leader, even one that is cut off; else anybody."""
         leading = [node for node in self.nodes if node.leads(self.partition)]
         running = [node for node in self.nodes if node.is_up and node.replicas]
         choices = leading or running

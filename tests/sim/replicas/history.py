@@ -46,8 +46,8 @@ class History:
         self._leaders: dict[int, ReplicaId] = {}
         # Per producer: the last offset and sequence number of each batch that was committed.
         self._batches: dict[int, list[tuple[int, int]]] = {}
-        # Set when the group is gone for good, as a deleted topic's is: whoever replays the past may
-        # make it anew for a moment, and nothing that happens in it then counts.
+        # Set when the group is gone for good, as a deleted topic's is: who replays the past may
+        # make it again for a moment, and nothing that happens in it then counts.
         self.is_over = False
         # Where the log may begin at most, by all that was committed.
         self.log_start = 0
@@ -83,7 +83,7 @@ class History:
                 )
 
     def on_applied(self, replica: ReplicaId, log: Log, before: int, index: int) -> None:
-        """What is committed is the same everywhere, for ever."""
+        """What is committed is the same everywhere, forever."""
         low = max(before + 1, log.first_index)
         if low == log.first_index <= index:
             self._pass_over(low - 1)

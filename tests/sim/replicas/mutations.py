@@ -96,13 +96,13 @@ def not_synced(self: Appender) -> None:
 
 @mutation("a leader whose disk hangs keeps its leadership", (GroupMember, "_make_room"))
 def stays_without_a_disk(self: GroupMember) -> None:
-    """Whoever can't write leaves leading to those who can."""
+    """Anyone who can't write leaves leading to those who can."""
 
 
 @mutation("a replica whose disk hangs stands for election", (GroupMember, "failing_because"))
 @property  # type: ignore[misc]
 def stands_without_a_disk(self: GroupMember) -> OSError | None:
-    """Whoever can't write would be elected for nothing."""
+    """Anyone who can't write would be elected for nothing."""
     return None
 
 
@@ -266,7 +266,7 @@ def rot_is_torn(place: Any, offset: int) -> bool:
 
 @mutation("a log is cut without a note of where it ended", (_Recovery, "_doubt"))
 def end_not_noted(self: _Recovery, offset: int, places: Any, *, starts_bad: bool) -> None:
-    """Whoever forgot something must know that it did."""
+    """Anyone who forgot something must know that it did."""
 
 
 @mutation("a retry is acknowledged once it is committed", (Replica, "_is_acknowledged"))
@@ -327,7 +327,7 @@ def checkpoint_too_new(self: ProducerLedger) -> Callable[[], bytes]:
 
 @mutation("compaction drops the last batch of a producer", (SegmentCleaner, "_keep_empty"))
 def last_batch_dropped(self: SegmentCleaner, header: BatchHeader) -> bool:
-    """Its sequence must be found by whoever reads the log."""
+    """Its sequence must be found by readers of the log."""
     return header.next_offset == self._log_end
 
 

@@ -61,7 +61,7 @@ class SimulatedNode:
     ) -> None:
         self.machine = machine
         self.node = machine.node
-        # The last things that happened to it, for whoever looks at a run that failed.
+        # The last things that happened to it, for anyone who looks at a run that failed.
         self.events = EventRing()
         self._founders = founders
         self._config = config

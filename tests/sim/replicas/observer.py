@@ -53,7 +53,7 @@ class Observer:
             try:
                 history.on_applied(replica.id, replica._log, self._checked_index, index)
             except StorageDamaged as damage:
-                # Whoever needs what can't be read any more will notice as well.
+                # Anyone who needs what can't be read any more will notice as well.
                 self.require_damage(damage)
                 history.unread[replica.id] = index
                 return

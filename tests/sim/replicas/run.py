@@ -485,7 +485,7 @@ def _try_transfer(replica: Replica, target: BrokerId) -> None:
 
 @contextmanager
 def saves_often(unsaved_batches_max: int) -> Iterator[None]:
-    """Checkpoints come after so many batches."""
+    """Checkpoints come after this many batches."""
     usual = checkpointer.UNSAVED_BATCHES_MAX
     checkpointer.UNSAVED_BATCHES_MAX = unsaved_batches_max
     try:

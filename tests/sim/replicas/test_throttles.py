@@ -1,4 +1,4 @@
-"""Proves that throttles hold back whoever catches up, and nobody whom a producer waits for."""
+"""Proves that throttles hold back anyone who catches up, and nobody whom a producer waits for."""
 
 from tests.sim.machine.garbage import own_garbage_only
 from tests.sim.replicas.history import require

@@ -1,4 +1,4 @@
-"""A program: flows into tables of each format, that stop for ever in their second batch.
+"""A program: flows into tables of each format, that stop forever in their second batch.
 
 Run by test_lake_sinks.py, which kills it. Half of the flows stop between write and commit, the
 others after the commit, of tasks that failed once when they had written their files. Argument: a

@@ -197,7 +197,7 @@ def test_a_full_disk_under_what_a_pipeline_keeps(
     pipeline = read(path, broker.bootstrap, topic)
     storage, table = Storage(Path(pipeline.storage)), tmp_path / "lake" / "raw"
     folder = re.escape(str(storage.path))
-    # Whoever finds no room first is named: Spark under a flow, or the run that keeps its books.
+    # The first to find no room is named: Spark under a flow, or the run that keeps its books.
     flow = (
         rf"The flow (raw|averages) failed: The disk of the checkpoint {folder}/flows/\2/checkpoint"
     )
@@ -265,7 +265,7 @@ def test_a_full_disk_under_an_archive_and_a_replay(
 
     full = (1, "", f"penstock: The disk of the archive {root} {GOES_ON}\n")
     with small_disk(root.parent) as disk:
-        # Filled by the data itself, by a command that would go on for ever.
+        # Filled by the data itself, by a command that would go on forever.
         limits = ["--every", "100 milliseconds", "--offsets-max", "2000"]
         assert penstock("archive", topic, "--to", str(root), *limits) == full
         before = verify(root)

@@ -241,8 +241,8 @@ def _refuse_what_does_not_fit(frame: DataFrame, sink: LakeWriter, table: LakeTab
     assert again.was_there
     assert table.version() == before
     assert files_of(table) == set(table.paths())
-    anew = sink.write(frame, Epoch(query="q2", batch=0, pipeline="p", flow="f"))
-    assert anew.rows == 3, "a new checkpoint counts from 0 and is not skipped"
+    again = sink.write(frame, Epoch(query="q2", batch=0, pipeline="p", flow="f"))
+    assert again.rows == 3, "a new checkpoint counts from 0 and is not skipped"
     assert sink.queries_before("p", "f") == {"q1", "q2"}
     sink.clear()
     assert not table.exists()

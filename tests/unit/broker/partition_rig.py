@@ -31,7 +31,7 @@ class Node(rig.Node):
     async def create(
         self, topic: TopicName, topic_id: TopicId, partitions: Iterable[int], config: TopicConfig
     ) -> None:
-        """Made, or opened as they are on disk; in office when this returns."""
+        """Made, or opened as they are on disk; active when this returns."""
         indexes = list(partitions)
         founders = {index: [self.id] for index in indexes}
         if topic_id in self.directory.list_topic_directories():

@@ -312,7 +312,7 @@ async def test_zstd_topics_are_refused_to_consumers_that_do_not_know_it(tmp_path
 
 
 async def test_no_file_stays_pinned_after_all_kinds_of_fetches(tmp_path: Path) -> None:
-    """A range that is not released would keep its file open for ever."""
+    """A range that is not released would keep its file open forever."""
     async with running(tmp_path) as node:
         await node.create(TOPIC, TOPIC_ID, range(2), TopicConfig(segment_bytes=500))
         one, two = node.partitions.all()

@@ -93,7 +93,7 @@ class Consumer:
 
 @asynccontextmanager
 async def group_with(path: Path, records: int, **config: int) -> AsyncIterator[Group]:
-    """Node 1 leads, and all have so many records."""
+    """Node 1 leads, and all have this many records."""
     async with group_of(path, 1, 2, 3, config=TopicConfig(**config)) as group:
         leader = await group.leader()
         assert leader.id.node == 1

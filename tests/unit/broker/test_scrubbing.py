@@ -168,7 +168,7 @@ async def filled(node: Node) -> Path:
 
 
 def flip_bit(segment: Path, place: int) -> None:
-    """In place: a file that is written anew is empty for a moment."""
+    """In place: a file that is written again is empty for a moment."""
     with segment.open("r+b") as file:
         file.seek(place, SEEK_END)
         (byte,) = file.read(1)
@@ -203,7 +203,7 @@ def test_a_bit_that_flips_after_the_start_is_found_by_a_later_pass(tmp_path: Pat
             while replica.stopped_because is None:
                 await asyncio.sleep(0.001)
             assert segment.name in str(replica.stopped_because)
-            assert busy_pauses == 0, "whoever pauses holds no thread of the disk"
+            assert busy_pauses == 0, "anyone who pauses holds no thread of the disk"
             task.cancel()
 
     run(scenario)

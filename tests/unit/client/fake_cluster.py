@@ -82,7 +82,7 @@ class FakeCluster:
         self.replicas: dict[TopicPartition, list[int]] = {}
         self.moving: dict[TopicPartition, tuple[list[int], int]] = {}
         self.steps_per_move = steps_per_move
-        # So many times the list of moves is that of a broker which has not heard of them.
+        # This many times the list of moves is that of a broker which has not heard of them.
         self.blind_looks = 0
         self.orders: list[list[tuple[TopicPartition, list[int]]]] = []
         # Error codes to be given, in this order, before the next orders succeed.

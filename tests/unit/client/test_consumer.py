@@ -1,4 +1,4 @@
-"""What a consumer hands over: every record once, whoever reads on after a break or an error."""
+"""What a consumer hands over: every record once, also to who reads on after a break or an error."""
 
 from collections.abc import Iterator
 from itertools import islice

@@ -37,7 +37,7 @@ def run(test: Callable[[Group, Cluster, list[Change]], Awaitable[None]], **setti
 
 
 async def reopened(group: Group) -> Cluster:
-    """What a node that starts anew reads from the same log."""
+    """What a node that starts again reads from the same log."""
     return (await start_node(Group(list(group.log)))).cluster
 
 
@@ -222,7 +222,7 @@ def test_a_reload_shows_the_same() -> None:
 
 
 async def test_damaged_metadata_refuses_the_start() -> None:
-    """Going on would show an empty cluster, whose topics everyone would then make anew."""
+    """Going on would show an empty cluster, whose topics everyone would then make again."""
     node = FakeNode(Group())
     node.host.replica.stopped_because = OSError("metadata/0.log is damaged at byte 17")
     with pytest.raises(StartRefused, match="byte 17"):

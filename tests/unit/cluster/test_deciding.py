@@ -111,7 +111,7 @@ def test_a_lost_answer_is_no_refusal() -> None:
 
 @pytest.mark.parametrize("lost", [0, 1])
 def test_a_deletion_on_a_node_that_is_behind_deletes_the_topic_of_today(lost: int) -> None:
-    """The topic was deleted and made anew before: that the old one is gone is not its doing, even
+    """The topic was deleted and made again before: that the old one is gone is not its doing, even
     if it does not hear what became of its first try."""
 
     async def test(group: Group, nodes: Nodes) -> None:

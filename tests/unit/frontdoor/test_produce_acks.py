@@ -104,7 +104,7 @@ async def test_an_office_lost_meanwhile_names_the_next_leader(indexes: tuple[int
 async def test_what_is_settled_at_once_is_answered_at_once(
     indexes: tuple[int, ...], error: Refused | None
 ) -> None:
-    """An append may lose the office, or meet a failed disk, before it returns."""
+    """An append may lose the leadership, or meet a failed disk, before it returns."""
     leader = Leader()
     leader.done.settle(error)
     answer = await leader.world.answer(produce.API, VERSION, leader.request(-1, *indexes))

@@ -1,5 +1,5 @@
 """Consumers that join, leave, crash, stall and come back never own one partition twice, every
-request is answered, and once the faults end everything is assigned to whoever is there."""
+request is answered, and once the faults end everything is assigned to anyone who is there."""
 
 import pytest
 from hypothesis import given, settings

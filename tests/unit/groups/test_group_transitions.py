@@ -64,7 +64,7 @@ def test_first_join_prepares_and_waits_for_more() -> None:
 
 
 def test_the_first_wait_ends_with_the_rebalance_timeout() -> None:
-    """Members that keep trickling in don't delay the first generation for ever."""
+    """Members that keep trickling in don't delay the first generation forever."""
     driver = Driver(initial_rebalance_delay_ms=100)
     driver.join(rebalance_timeout_ms=350)
     for _ in range(10):
@@ -239,6 +239,6 @@ def test_restored_group_goes_on_in_its_generation() -> None:
     assert restored.group.heartbeat(leader, None, 2) == SESSION_MS
     assert restored.group.members.leader == leader
     restored.advance(SESSION_MS - 1)
-    assert len(restored.group.members) == 2, "sessions begin anew"
+    assert len(restored.group.members) == 2, "sessions start again"
     restored.advance(1)
     assert restored.group.state is EMPTY

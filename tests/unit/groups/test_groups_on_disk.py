@@ -177,7 +177,7 @@ async def eventually(ask: Callable[[], Awaitable[A]]) -> A:
 
 
 def test_a_full_disk_is_retriable_and_heals(tmp_path: Path) -> None:
-    """The office is given up with the disk full, and the groups are back when there is room."""
+    """The leadership is given up with the disk full, and the groups are back when there is room."""
 
     async def scenario() -> None:
         node = await Node.start(tmp_path, **FAST)

@@ -25,7 +25,7 @@ class Feed:
         self.told += 1
 
     def send(self, size: int) -> bool:
-        """Feeds so many bytes of a frame of 1 MiB; False if the intake ran out of room."""
+        """Feeds this many bytes of a frame of 1 MiB; False if the intake ran out of room."""
         while size:
             if not self.intake.has_room():
                 return False

@@ -30,7 +30,7 @@ def test_growth_is_granted_while_there_is_room() -> None:
 
 
 def test_first_waiter_overdraws_and_the_next_waits_for_it() -> None:
-    """Half-received frames that fill the budget can't block each other for ever."""
+    """Half-received frames that fill the budget can't block each other forever."""
     budget, (a, b, c) = make()
     assert a.claim.grow(50)
     assert b.claim.grow(50)

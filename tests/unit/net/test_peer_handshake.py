@@ -136,7 +136,7 @@ def test_without_a_secret_only_nodes_of_the_same_machine_meet() -> None:
 
 
 def test_a_proof_can_not_be_sent_back_nor_used_again() -> None:
-    """Whoever does not know the secret has only what it overheard."""
+    """Anyone who does not know the secret has only what it overheard."""
     frames = shake(side(hello(1), is_dialer=True), side(hello(2), is_dialer=False))
     acceptor = side(hello(2), is_dialer=False, nonce=b"z" * NONCE_SIZE)
     acceptor.receive(frames[0])

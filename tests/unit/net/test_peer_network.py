@@ -286,7 +286,7 @@ def test_a_number_that_is_connected_under_another_directory_is_refused(
 
 
 def test_a_later_incarnation_replaces_an_earlier_one(run: Run) -> None:
-    """A node that was cut off without a word and started anew need not wait for the silence."""
+    """A node that was cut off without a word and started again need not wait for the silence."""
 
     async def test(nodes: Nodes) -> None:
         one, two = await nodes.start(1), await nodes.start(2, incarnation=1)

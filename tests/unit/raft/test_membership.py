@@ -105,7 +105,7 @@ def test_a_learner_needs_what_was_committed_an_election_time_out_ago() -> None:
 
 
 def test_a_learner_needs_what_was_committed_before_it_joined_a_leader_without_ticks() -> None:
-    """Nobody ticks a leader that is alone; it must not promote whoever has its first entry."""
+    """Nobody ticks a leader that is alone; it must not promote anyone who has its first entry."""
     leader = Member(1, members(1))
     stranger = Member(2, members(1))
     group = Group(leader, stranger)

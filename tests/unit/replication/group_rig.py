@@ -178,7 +178,7 @@ class Group:
         node = self.network.nodes.pop(number)
         for replica in node.replicas.values():
             replica._consensus.end()
-            # Whoever waits sees its connection break.
+            # Anyone who waits sees its connection break.
             replica._leave(Refused(Reason.NOT_LEADER_OR_FOLLOWER, "the process died"))
         node.crash()
         for replica in self.replicas:

@@ -38,7 +38,7 @@ class StillClock:
 
 
 class NotingReplica:
-    """Follows whoever `follows` names, in `term`."""
+    """Follows the node that `follows` names, in `term`."""
 
     def __init__(self, number: int) -> None:
         self.key = group(number)

@@ -1,6 +1,6 @@
 """Proves that a group loses, doubles and reorders nothing that it acknowledged, whatever happens.
 
-Idempotent producers send to whoever leads and send again what was not acknowledged, while nodes are
+Idempotent producers send to any leader and send again what was not acknowledged, while nodes are
 cut off, crash, restart, and run out of room.
 """
 

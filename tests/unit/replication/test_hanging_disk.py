@@ -122,7 +122,7 @@ async def test_a_sole_voter_refuses_producers_and_serves_readers_until_the_disk_
         assert read_values(replica) == [b"before"]
     await until(lambda: replica.failing_because is None)
     await replica.append(batch(b"after")).done  # type: ignore[misc]
-    # What was refused may be there: whoever sent it does not know, and asks again.
+    # What was refused may be there: anyone who sent it does not know, and asks again.
     assert read_values(replica) == [b"before", b"during", b"after"]
     await node.stop()
 

@@ -211,7 +211,7 @@ def test_a_leader_that_may_rest_gets_no_ticks_until_it_is_announced() -> None:
         await nodes.tick(10)
         assert nodes.leader.ticks == 11
 
-    # So many that none is looked at again meanwhile.
+    # This many that none is looked at again meanwhile.
     play(test, groups=2 * heartbeats.REPAIR_TICKS)
 
 

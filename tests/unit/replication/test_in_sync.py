@@ -1,4 +1,4 @@
-"""Proves who counts as in sync: whoever had everything a moment ago, and nobody longer."""
+"""Proves who counts as in sync: anyone who had everything a moment ago, and nobody longer."""
 
 from penstock.model.ids import BrokerId, DirectoryId, LogIndex, ReplicaId
 from penstock.raft.membership import Membership

@@ -21,7 +21,7 @@ async def test_it_is_over_beyond_half_of_the_bound_and_relieved_below() -> None:
     meter.on_relief(lambda: relieved.append("now"))
     meter.remove(1)
     assert not meter.is_over
-    assert relieved == [], "whoever releases bytes is not interrupted"
+    assert relieved == [], "anyone who releases bytes is not interrupted"
     await asyncio.sleep(0)
     assert relieved == ["now"]
     meter.remove(50)

@@ -341,7 +341,7 @@ async def test_deleted_records_stay_deleted(tmp_path: Path) -> None:
 
 
 async def test_an_append_after_a_deletion_waits_for_its_own_write(tmp_path: Path) -> None:
-    """The deletion's own wait is over; whoever appends then must not join it."""
+    """The deletion's own wait is over; anyone who appends then must not join it."""
     async with running(tmp_path) as node:
         replica = await node.replica()
         for _ in range(4):

@@ -114,7 +114,7 @@ def own(log: Log, kind: OwnKind, payload: bytes = b"", *, term: int | None = Non
 
 
 def fill(log: Log, count: int, *, value_bytes: int = 20, term: int = 1) -> None:
-    """Appends so many batches of one record each, synced one by one."""
+    """Appends this many batches of one record each, synced one by one."""
     if term != log.last_term:
         log.append([own(log, OwnKind.NEW_TERM, term=term)])
     for _ in range(count):

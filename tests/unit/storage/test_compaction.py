@@ -374,7 +374,7 @@ def test_the_last_batch_of_a_producer_stays_even_if_it_is_empty() -> None:
 
 
 def test_a_batch_that_may_be_taken_back_does_not_take_the_place_of_a_producer_s_last() -> None:
-    """Only what is committed is sure to tell whoever reads the log what the producer did."""
+    """Only what is committed is sure to tell anyone who reads the log what the producer did."""
     table = Table()
     table.log.append([batch(0, record(b"x", b"k"), producer=(7, 0, 0))])
     table.log.append([batch(1, record(b"y", b"k"))])

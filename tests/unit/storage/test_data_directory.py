@@ -114,7 +114,7 @@ def test_a_directory_that_lost_votes_becomes_another_one(
 
 
 def test_no_crash_brings_a_directory_that_lost_votes_back_as_itself() -> None:
-    """Power is lost at each step: whoever has the old id still has the damage to show for it."""
+    """Power is lost at each step: anyone who has the old id still has the damage to show for it."""
     path = Path("/data/node")
     key = PartitionId(TOPIC, PartitionIndex(0))
     for steps in range(100):

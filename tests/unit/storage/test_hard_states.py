@@ -153,7 +153,7 @@ def test_a_rewrite_that_may_have_happened_is_done_again(monkeypatch: pytest.Monk
         patch.setattr(disk, "sync_directory", failing_sync)
         with pytest.raises(OSError, match="Input/output"):
             states.flush()
-    # So many groups that by itself no rewrite is due.
+    # This many groups that by itself no rewrite is due.
     for number in range(2, 30):
         states.put(group(number), StoredHardState(20))
     states.flush()

@@ -12,7 +12,7 @@ from penstock.storage.own_table import LogBase, OwnEntry, OwnTable
 
 BASE = LogBase(offset=10, index=15, term=3, membership=b"founders", membership_index=2)
 MANY = 100_000
-# A copy of so many entries takes a thousand times as long as an append; noise does not.
+# A copy of this many entries takes a thousand times as long as an append; noise does not.
 SLOWER_MAX = 10
 # 33 of the columns, 8 of every second payload, and what arrays keep for growing.
 ENTRY_BYTES_MAX = 48

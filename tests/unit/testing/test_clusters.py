@@ -11,7 +11,7 @@ from tests.unit.client.fake_cluster import FakeCluster
 
 
 class Busy:
-    """Nobody answers so many times, and then a cluster does."""
+    """Nobody answers this many times, and then a cluster does."""
 
     def __init__(self, fake: FakeCluster, silences: int) -> None:
         self.silences = silences

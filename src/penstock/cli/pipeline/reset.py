@@ -1,4 +1,4 @@
-"""`penstock pipeline reset`: lets flows start anew, as if they had never run."""
+"""`penstock pipeline reset`: lets flows start again, as if they had never run."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

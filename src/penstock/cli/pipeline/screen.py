@@ -157,7 +157,7 @@ def web_pages(run: Run) -> str | None:
 
 @contextmanager
 def screen(*, quiet: bool) -> Iterator[Watcher]:
-    """The watcher that suits whoever is looking."""
+    """The watcher for a terminal, or for a pipe or a file."""
     if quiet:
         yield Nobody()
     elif not sys.stderr.isatty():

@@ -54,7 +54,7 @@ class WireCluster:
         self.close()
 
     def close(self) -> None:
-        """Closes idle connections; fetchers and producers are closed by whoever made them."""
+        """Closes idle connections; fetchers and producers are closed by those who made them."""
         self._links.close()
 
     # Topics

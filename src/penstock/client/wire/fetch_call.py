@@ -46,9 +46,9 @@ class FetchAnswer:
 
 
 class FetchCall:
-    """Asks the leader of one partition, whoever that is at the time; one thread uses it.
+    """Asks the leader of one partition, at that time; one thread uses it.
 
-    The topic is told by its id where brokers have such: one that was deleted and made anew under
+    The topic is named by its id where brokers have such: one that was deleted and made again under
     the same name holds other records, and reading on there would mix them up.
     """
 

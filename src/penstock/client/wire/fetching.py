@@ -1,4 +1,4 @@
-"""Reads one partition from an offset to another, a few answers ahead of whoever uses them."""
+"""Reads one partition from an offset to another, a few answers ahead of their reader."""
 
 import threading
 import time

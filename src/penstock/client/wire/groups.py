@@ -200,7 +200,7 @@ def _fetch_codes(answer: OffsetFetchResponse) -> Codes:
         yield group.error_code, None
     for topic in _fetched_topics(answer):
         for one in topic.partitions:
-            # A partition that is gone has no offset, and that is no error of whoever asks.
+            # A partition that is gone has no offset, and that is not the caller's error.
             if one.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 yield one.error_code, _place(topic.name, one.partition_index)
 

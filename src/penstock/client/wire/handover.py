@@ -1,4 +1,4 @@
-"""Passes values from one thread to another, only so many at a time."""
+"""Passes values from one thread to another, only this many at a time."""
 
 import threading
 from collections import deque
@@ -57,5 +57,5 @@ class Handover(Generic[T]):
                 else:
                     return
             yield value
-            # Whoever still needs it holds it; from here it must not be kept alive.
+            # Anyone who still needs it holds it; from here it must not be kept alive.
             del value

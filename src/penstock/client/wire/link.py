@@ -1,7 +1,7 @@
 """One connection to one broker: frames out and in, in the newest versions that both sides speak.
 
 A frame is received into memory of its own, in one piece, and what a decoded answer holds of its
-records are views into it: they are copied once, from the socket, and stay for whoever keeps them.
+records are views into it: they are copied once, from the socket, and stay while they are used.
 """
 
 import socket
@@ -131,7 +131,7 @@ class Link:
         self._unanswered -= 1
         return decoded
 
-    # Frames as values, for whoever moves the bytes.
+    # Frames as values, for anyone who moves the bytes.
 
     def encode(
         self, request: object, *, version_max: int = VERSION_NEWEST

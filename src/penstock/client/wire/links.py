@@ -1,4 +1,4 @@
-"""Connections that wait for their next use; whoever borrows one has it alone."""
+"""Connections that wait for their next use; anyone who borrows one has it alone."""
 
 import select
 import threading

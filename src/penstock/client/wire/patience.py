@@ -29,7 +29,7 @@ LOGGER = logging.getLogger("penstock.waiting")
 
 
 class Stopped(Exception):
-    """Whoever waited was told to stop; not an error of anybody."""
+    """A wait was cancelled on request, which is not an error."""
 
 
 class Waits:

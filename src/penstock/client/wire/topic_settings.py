@@ -1,4 +1,4 @@
-"""The one setting of a topic that whoever writes batches must know."""
+"""The one setting of a topic that a writer of batches must know."""
 
 from penstock.client.errors import BrokerUnreachable, ClientError
 from penstock.client.wire.cluster_map import ClusterMap

@@ -9,7 +9,7 @@ _RENAMED = {
     Reason.INVALID_TOPIC: ErrorCode.INVALID_TOPIC_EXCEPTION,
     Reason.STORAGE_ERROR: ErrorCode.KAFKA_STORAGE_ERROR,
     # Clients take a failed authorisation of the transactional id as fatal, so a transactional
-    # producer ends with a clear error instead of retrying for ever.
+    # producer ends with a clear error instead of retrying forever.
     Reason.TRANSACTIONAL_ID_REFUSED: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
 

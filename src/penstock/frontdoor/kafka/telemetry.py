@@ -3,7 +3,7 @@
 A client asks what it should push, and how often. It gets an id for itself and one for what it is
 asked for, and pushes by them until the latter does not hold any more because subscriptions changed.
 The broker remembers each client as long as its connection lasts, to hold it to the interval. It
-remembers so many of them; one that was forgotten is a new one.
+remembers this many of them; one that was forgotten is a new one.
 """
 
 from collections import OrderedDict
@@ -26,7 +26,7 @@ RESERVED = frozenset({NO_INSTANCE, UUID(int=1)})
 # The best one first: clients take the first that they have.
 ACCEPTED_CODECS = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
 INSTANCES_MAX = 16_384
-# A client that is silent for so many intervals, and for this time, is forgotten.
+# A client that is silent for this many intervals, and for this time, is forgotten.
 SILENT_INTERVALS_MAX = 3
 SILENT_S_MIN = 60.0
 # After these a client asks again at once.

@@ -1,6 +1,6 @@
 """Archives a topic: a query whose tasks write files, and a ledger that says how far it came.
 
-The ledger is the truth. Spark's checkpoint goes on where it fits, and is made anew where it does
+The ledger is the truth. Spark's checkpoint goes on where it fits, and is made again where it does
 not: a new query begins at the offsets at which the ledger ends.
 """
 

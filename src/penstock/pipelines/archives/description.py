@@ -21,7 +21,7 @@ class Description:
 
     topic: str
     topic_id: str
-    """A topic that was made anew under the same name has another one."""
+    """A topic that was created again under the same name has another one."""
     partitions: int
     format: LakeFormat
     is_by_date: bool = False

@@ -10,7 +10,7 @@ from penstock.pipelines.archives.refusals import ArchiveRefused
 
 @contextmanager
 def only_one(path: Path, refusal: str) -> Iterator[None]:
-    """`refusal` is the sentence for whoever comes second."""
+    """`refusal` is the sentence for the second one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         try:

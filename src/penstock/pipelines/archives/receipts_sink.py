@@ -157,7 +157,7 @@ class ReceiptsSink:
         )
 
     def _check_follows(self, spans: Sequence[Span]) -> None:
-        """An archive has each offset once, so that a topic made anew does not go into it."""
+        """An archive has each offset once, so that a topic made again does not go into it."""
         for span in spans:
             end = self.ends.get(span.partition, span.start)
             if span.start != end:

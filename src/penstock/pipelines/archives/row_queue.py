@@ -13,7 +13,7 @@ class RowQueue:
         self._head: pa.RecordBatch | None = None
 
     def take(self, count: int) -> pa.RecordBatch | None:
-        """The next rows, at least one and at most so many; None at the end."""
+        """The next rows, at least one and at most this many; None at the end."""
         head = self._head if self._head is not None else next(self._batches, None)
         if head is None:
             return None

@@ -111,7 +111,7 @@ class Datasets:
         wrong_watermark = watermark_problems(rows, declared.watermark)
         if wrong_rules or wrong_watermark:
             self._complain(declared.name, [*wrong_rules, *wrong_watermark])
-        # Whoever goes on all the same wants to know more about datasets that come from this one.
+        # Anyone who goes on all the same wants to know more about datasets that come from this one.
         rules = lenient(declared.rules) if wrong_rules else declared.rules
         return Shaped(
             rows=counted(rows, declared.name, rules),

@@ -169,7 +169,7 @@ def append_flow(
 
 
 def materialized_view(query_function: object = None, **words: object) -> Any:
-    """Refused: a pipeline is made of streams, and this is computed anew each time."""
+    """Refused: a pipeline is made of streams, and this is computed again each time."""
     return _refuse("materialized_view", "declare a table that grows with table", query_function)
 
 

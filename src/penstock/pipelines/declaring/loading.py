@@ -58,7 +58,7 @@ def _known(module: ModuleType) -> Iterator[None]:
 
 @contextmanager
 def _neighbours(folder: Path) -> Iterator[None]:
-    """Lets the file import others beside it, each anew, as another pipeline may have its like."""
+    """Lets the file import its neighbours, loaded again, as another pipeline may have its like."""
     before = set(sys.modules)
     entry = str(folder.absolute())
     sys.path.insert(0, entry)

@@ -4,7 +4,7 @@
 processes that run the same batch can't both commit it.
 
 New columns are a commit of their own before that of the first rows that have them, because
-`deltalake` can't bring both in one. Whoever dies in between leaves columns without values, which
+`deltalake` can't bring both in one. Anyone who dies in between leaves columns without values, which
 the next attempt at the batch finds there.
 """
 

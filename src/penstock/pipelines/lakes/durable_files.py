@@ -43,7 +43,7 @@ def _make_folder(path: Path) -> None:
     try:
         sync_path(path.parent)
     except PermissionError:
-        # Whoever made it for us was allowed to look into the folder above, and we are not.
+        # Anyone who made it for us was allowed to look into the folder above, and we are not.
         if not is_there:
             raise
     if len(_lasting) >= _LASTING_MAX:

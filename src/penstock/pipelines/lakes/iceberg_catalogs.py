@@ -88,7 +88,7 @@ def open_catalog(place: CatalogPlace) -> Any:
 
 
 def _own_catalog(place: CatalogPlace) -> Any:
-    """Whoever sees the file finds a catalog in it: it gets its name when it is complete."""
+    """Anyone who sees the file finds a catalog in it: it gets its name when it is complete."""
     if not os.path.exists(place.own_file):
         make_folders(place.root, ".")
         draft = f"{place.root}/.{uuid.uuid4().hex}.draft"

@@ -1,7 +1,7 @@
 """A table in Iceberg's format: data files and the epoch they came with, in one transaction.
 
 A query's last batch is a property of the table, `penstock.epoch.<query>`, which outlives snapshots.
-Two writers of one epoch can't both win: whoever loses the race looks at the property again before
+Two writers of one epoch can't both win: the loser of the race looks at the property again before
 another attempt. What a commit was about is kept in its snapshot's properties.
 
 Where the columns of the table have to change, they do so in the transaction of the first files that

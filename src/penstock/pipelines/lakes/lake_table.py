@@ -91,7 +91,7 @@ class LakeTable(Protocol):
     def sync(self) -> None:
         """Bring every commit to the disk, also one whose process was killed before it did.
 
-        Whoever lets others rely on a commit that is not its own needs this first.
+        Anyone who lets others rely on a commit that is not its own needs this first.
         """
 
     def version(self) -> int:

@@ -1,6 +1,6 @@
 """The manifest of a Parquet table: numbered files, each an epoch with its data files.
 
-Each number is made once, by whoever comes first, with all that it says or not at all. It also
+Each number is made once, by the first to come, with all that it says or not at all. It also
 repeats what is to be known of the whole table, so that the last one answers most questions. Old
 ones are folded together, see `numbered_files.py`.
 """

@@ -6,7 +6,7 @@ it repeats is removed, and it wins over whatever file of one number lies beside 
 any point changes nothing of what is read.
 
 A reader that does not find a file looks for the folded one. A number that is folded can't be made
-again, by a writer that slept meanwhile: whoever makes a file looks for a folded one afterwards.
+again, by a writer that slept meanwhile: anyone who makes a file looks for a folded one afterwards.
 """
 
 import contextlib

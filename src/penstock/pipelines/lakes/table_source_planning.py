@@ -1,7 +1,7 @@
 """From which commit to which each micro-batch of a table reads, and who reads which files.
 
 The position of a stream, as Spark keeps it in the checkpoint, is the last commit that was read:
-{"version": 7}. The end of the first batch says besides where it began, because Spark asks anew for
+{"version": 7}. The end of the first batch says besides where it began, because Spark asks again for
 the start when it must repeat that batch: {"start": -1, "version": 7}.
 """
 

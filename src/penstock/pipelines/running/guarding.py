@@ -33,7 +33,7 @@ class FlowRecord:
     mode: str = "append"
     sink: str = ""
     earlier: tuple[str, ...] = ()
-    """Queries of this flow whose rows were in the sink when it was allowed to start anew."""
+    """Queries of this flow whose rows were in the sink when it was allowed to start again."""
 
 
 def check_flow(folder: FlowFolder, flow: FlowRecord, sink: Sink, *, file: str) -> FlowRecord:

@@ -174,7 +174,7 @@ def is_idle(durations_ms: Mapping[str, int]) -> bool:
 
 
 class ProgressLog:
-    """`progress.jsonl`: grows to a limit, then becomes `progress.1.jsonl` and begins anew."""
+    """`progress.jsonl`: grows to a limit, then becomes `progress.1.jsonl` and starts again."""
 
     def __init__(self, path: Path, size_max: int = SIZE_MAX) -> None:
         self._path = path

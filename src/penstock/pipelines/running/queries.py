@@ -1,4 +1,4 @@
-"""Starts a flow as a streaming query whose micro-batches a sink takes, each known for ever.
+"""Starts a flow as a streaming query whose micro-batches a sink takes, each known forever.
 
 All sinks run inside `foreachBatch`: there the epoch is known, one action is run on the batch, and
 a stop can be kept between two batches. The epoch's identity is the query's id, which Spark makes

@@ -15,7 +15,7 @@ from penstock.pipelines.running.refusals import RunRefused
 from penstock.pipelines.running.storage import Storage, read_json, write_json
 from penstock.pipelines.specification.model import Pipeline
 
-# Whoever looks whether a run lives shares the lock for a moment, which must not look like a run.
+# Anyone who looks whether a run lives shares the lock for a moment, which must not look like a run.
 LOCK_TIMEOUT_S = 1.0
 LOCK_POLL_S = 0.02
 

@@ -1,4 +1,4 @@
-"""What a run shows of itself to whoever watches: a screen, a test, nobody."""
+"""What a run shows of itself to its watcher: a screen, a test, nobody."""
 
 from dataclasses import dataclass
 from enum import StrEnum

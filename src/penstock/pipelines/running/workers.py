@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Report = tuple[str, str, str | None]
 ANSWER_TIMEOUT_S = 120.0
 JOB = "penstock-workers"
-# Spark gives tasks to whoever is free, so that more of them reach more executors.
+# Spark gives tasks to free executors, so that more of them reach more executors.
 TASKS_PER_CORE = 2
 ROUNDS = 2
 

@@ -15,7 +15,7 @@ _PLACE = "penstock place"
 
 
 def print_at_once(text: str) -> None:
-    """Whoever reads a pipe wants to see a batch when it is there, and not when a buffer is full."""
+    """The reader of a pipe wants to see a batch when it is there, not when a buffer is full."""
     try:
         print(text, flush=True)
     except BrokenPipeError:

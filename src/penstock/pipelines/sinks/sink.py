@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epoch:
-    """One micro-batch of one query, for ever.
+    """One micro-batch of one query, forever.
 
     Its identity is the query's id, which is born with a checkpoint, and the number of the batch.
-    The names only say to people whose it was: a flow that starts anew counts from 0 again.
+    The names only say to people whose it was: a flow that starts again counts from 0 again.
     """
 
     query: str
@@ -40,7 +40,7 @@ class SinkRefused(Explained):
 
 
 class Sink(Protocol):
-    """Each of `sinks/`; built anew for each start of a flow."""
+    """Each of `sinks/`; a new one for each start of a flow."""
 
     def prepare(self, schema: "StructType") -> None:
         """Refuse (SinkRefused) what can be known to fail, before a query starts."""

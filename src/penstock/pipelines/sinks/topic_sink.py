@@ -1,7 +1,7 @@
 """A flow into a topic: each micro-batch is appended, at least once.
 
 A batch that is written again after a crash is in the topic twice: a topic has no place to remember
-an epoch in. Tables have one; whoever reads a topic tells the same record apart by its key.
+an epoch in. Tables have one; anyone who reads a topic tells the same record apart by its key.
 """
 
 from collections.abc import Mapping

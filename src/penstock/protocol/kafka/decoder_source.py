@@ -232,7 +232,7 @@ class _DecoderWriter:
         return variable
 
     def present(self, length: str) -> str:
-        # A compact length is one more than the length, and nought for null.
+        # A compact length is one more than the length, and zero for null.
         return length if self.flexible else f"{length} >= 0"
 
     def count(self, length: str) -> str:

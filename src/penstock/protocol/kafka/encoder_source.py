@@ -63,7 +63,7 @@ class _EncoderWriter:
         if layout.tagged:
             self.tagged_section(layout, instance)
         else:
-            # A pad byte is the nought that says: no tagged fields.
+            # A pad byte is the zero that says: no tagged fields.
             self.codes.append("x")
 
     def tagged_section(self, layout: Layout, instance: str) -> None:

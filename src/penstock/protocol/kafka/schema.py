@@ -222,7 +222,7 @@ def _build(declared: type[T]) -> type[T]:
 
 
 def _compile_constructor(schema: Schema) -> Callable[..., None]:
-    """A keyword-only __init__; a list that was not given is made anew for each instance."""
+    """A keyword-only __init__; a list that was not given is a new one in each instance."""
     parameters, lines = [], []
     defaults: dict[str, object] = {"absent": ...}
     for field in schema.fields:

@@ -47,7 +47,7 @@ class Encoder:
     def __init__(self, *, codec: Codec, level: int | None = None, batch_bytes_max: int) -> None:
         self._codec = codec
         self._level = level
-        # What unpacks to more is taken for a bomb by whoever reads it.
+        # What unpacks to more is taken for a bomb by its readers.
         self._record_bytes_max = (
             _RECORDS_BYTES_MAX if codec is Codec.NONE else DECOMPRESSED_BYTES_MAX
         )

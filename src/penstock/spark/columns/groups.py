@@ -54,7 +54,7 @@ class Group:
 
     def _enter(self, header: BatchHeader, begin: int, end: int, timestamp_type: int) -> None:
         base_offset, _, _, _, _, _, last_delta, base_time, max_time, _, _, _, count = header
-        # Before anything is made for so many records.
+        # Before anything is made for this many records.
         if count > (end - begin) // RECORD_BYTES_MIN:
             raise CorruptBatch(f"{count} records don't fit into {end - begin} bytes")
         self._fields.extend(

@@ -1,9 +1,9 @@
 """Which kernels do the work: compiled ones where they pay, numpy's otherwise.
 
 Loading numba takes half a second, and compiling takes seconds where nobody has compiled before.
-So a process begins with numpy and changes over once it has seen, or can expect, so many records
+So a process begins with numpy and changes over once it has seen, or can expect, this many records
 that the change pays. It stays with numpy where numba is missing, or finds no place to keep what
-it compiles: every worker process would have to compile anew. While one process compiles, others
+it compiles: every worker process would have to compile again. While one process compiles, others
 go on with numpy, so that workers that start together don't all compile the same.
 
 The environment variable PENSTOCK_KERNELS (numpy or numba) forces one of the two.
@@ -36,7 +36,7 @@ from penstock.spark.columns.tables import (
 
 KERNELS_VARIABLE = "PENSTOCK_KERNELS"
 
-# What numpy takes for so many records is about what loading numba takes.
+# What numpy takes for this many records is about what loading numba takes.
 COMPILED_RECORDS_MIN = 500_000
 
 _log = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ class KernelChoice(Generic[KernelsType]):
         self._records = 0
 
     def choose(self, records: int, *, coming: int = 0) -> KernelsType:
-        """The kernels for an input of so many records, with perhaps more of them to come."""
+        """The kernels for an input of this many records, with perhaps more of them to come."""
         if not self._is_settled:
             self._records += records
             if self._is_forced or self._records + coming >= COMPILED_RECORDS_MIN:

@@ -70,7 +70,7 @@ def _read_length(source: Any, position: Any, end: Any) -> Any:
 
 @inlined
 def _skip_headers(source: Any, position: Any, end: Any, count: Any) -> Any:
-    """Whether exactly so many headers lie up to the end."""
+    """Whether exactly this many headers lie up to the end."""
     for _ in range(count):
         length, position = _read_length(source, position, end)
         if position < 0 or length < 0:

@@ -24,7 +24,7 @@ from penstock.spark.columns.tables import (
 Flags = npt.NDArray[np.bool_]
 
 _VARINT_BYTES_MAX = 10
-# So many headers are read of all records at once, one after the other; a record that has more is
+# This many headers are read of all records at once, one after the other; a record that has more is
 # read alone from there on, so that one full of headers does not take a round for each.
 _HEADER_ROUNDS = 16
 
@@ -127,7 +127,7 @@ def _find_records(source: Bytes, batches: Batches) -> tuple[Integers, Integers, 
 
 
 def _walk(payload: bytes, begin: int, count: int, begins: list[int]) -> bool:
-    """Appends where each record begins; says whether so many records fill the payload exactly."""
+    """Appends where each record begins; says whether this many records fill the payload exactly."""
     position = 0
     append = begins.append
     try:
@@ -175,7 +175,7 @@ def _read_fields(
 
 
 def _have_headers(source: Bytes, positions: Integers, ends: Integers, counts: Integers) -> Flags:
-    """Which records have exactly so many headers up to their ends."""
+    """Which records have exactly this many headers up to their ends."""
     position = positions.copy()
     for index in range(min(_HEADER_ROUNDS, int(counts.max(initial=0)))):
         chosen = np.flatnonzero((counts > index) & (position >= 0))

@@ -18,7 +18,7 @@ def murmur2_partitions(
     partition_count: int,
     kernels: KernelChoice[WritingKernels] | None = None,
 ) -> npt.NDArray[np.int32]:
-    """The partition of each key (bytes or text) among so many; -1 where the key is null."""
+    """The partition of each key (bytes or text) among this many; -1 where the key is null."""
     assert partition_count > 0
     found = pieces(keys)
     hashes = np.empty(len(keys), np.uint32)

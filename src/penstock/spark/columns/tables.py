@@ -88,7 +88,7 @@ class WrittenRows(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What one batch took: the rows up to `next_row`, in so many bytes."""
+    """What one batch took: the rows up to `next_row`, in this many bytes."""
 
     next_row: int
     size: int

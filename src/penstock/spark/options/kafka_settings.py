@@ -25,7 +25,7 @@ OUTAGE = "maxBrokerOutage"
 FIRST_CONTACT = "firstContactTimeout"
 _READ_TIMEOUT_NAMES = ("kafkaConsumer.pollTimeoutMs", "kafka.default.api.timeout.ms")
 _WRITE_TIMEOUT_NAMES = ("kafka.delivery.timeout.ms",)
-# Those who mean for ever write the largest number there is, but requests and sockets count
+# Those who mean forever write the largest number there is, but requests and sockets count
 # milliseconds in 32 bits, and more than one of these times may be added up: eleven days.
 _TIME_MS_MAX = 1_000_000_000
 # The protocol has 16 bits for its length.

@@ -13,7 +13,7 @@ _PARTITIONS_EXAMPLE = '{"orders": [0, 1], "clicks": [2]}'
 
 
 class _Unfit(ValueError):
-    """The text is no JSON of the form wanted; whoever asked knows the form."""
+    """The text is not JSON of the form wanted; the caller knows the form."""
 
 
 def partition_offsets(name: str, text: str) -> dict[TopicPartition, int]:

@@ -46,7 +46,7 @@ class ReadOptions:
     columns: tuple[str, ...]
     # The consumer group that finished micro-batches are committed to.
     commit_group: str | None
-    # How long the list of partitions may be used again before it is asked for anew.
+    # How long the list of partitions may be used before it is requested again.
     partitions_ttl_s: float
     # What has no effect, each a sentence, to be logged once when the query is made.
     notes: tuple[str, ...]
@@ -79,7 +79,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
 
 
 def columns_of(options: Mapping[str, str]) -> tuple[str, ...]:
-    """The columns alone, for whoever must name them before it is known how they are read."""
+    """The columns alone, for anyone who must name them before it is known how they are read."""
     return read_columns(Given.of(options))
 
 

@@ -13,7 +13,7 @@ from penstock.spark.options.misspelt import READ_OPTIONS, WRITE_OPTIONS, check_n
 
 ACKS_ALL = -1
 
-# The Java client's 16 KB suit a producer that sends record by record; whoever has whole Arrow
+# The Java client's 16 KB suit a producer that sends record by record; anyone who has whole Arrow
 # batches at hand fills larger ones, which compress better and cost fewer requests.
 _BATCH_BYTES = 512 * 1024
 # The Java client's own default, and about what a topic takes unless it is told otherwise.

@@ -35,7 +35,7 @@ def _density(cluster: WireCluster, wanted: OffsetRange) -> Density:
         try:
             header = cluster.peek(wanted.partition, point)
         except UnknownTopic:
-            # Whether the query may go on without it is for whoever reads the range to say.
+            # Whether the query may go on without it is for the reader of the range to say.
             break
         samples.append(Sample.of(point, header))
         # Nothing lies from here to the end of the log, so that later points have nothing either.

@@ -2,7 +2,7 @@
 
 An end of a micro-batch has the shape of Spark's Kafka source, {"orders": {"0": 5}}. What that shape
 can't say is where the first batch began: Spark keeps only ends, and asks the source for the start
-anew when it must repeat the first batch, by which time `latest` is somewhere else. So the end of
+again when it must repeat the first batch, by which time `latest` is somewhere else. So the end of
 the first batch also carries its start, under a key that can't be the name of a topic. A position
 that has a start and no end is the one before the first batch. Spark compares positions by their
 text, so equal ones are always written alike.

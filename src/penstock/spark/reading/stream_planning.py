@@ -128,16 +128,16 @@ class StreamPlanner:
             )
 
     def _begins(self, position: Offsets, ends: Offsets) -> Offsets:
-        """Where each partition goes on: a new one, or one that was made anew, at its beginning."""
+        """Where each partition goes on: a new one, or one that was made again, at its beginning."""
         new = ends.keys() - position.keys()
-        anew = {p for p in ends.keys() & position.keys() if position[p] > ends[p]}
-        for partition in sorted(anew):
+        recreated = {p for p in ends.keys() & position.keys() if position[p] > ends[p]}
+        for partition in sorted(recreated):
             self._report(
                 f"{_named(partition)} ends at offset {ends[partition]}, but the query has already"
                 f" reached offset {position[partition]}: the topic was created again, or the start"
                 " was set after its end"
             )
-        earliest = self._earliest(new | anew) if new or anew else {}
+        earliest = self._earliest(new | recreated) if new or recreated else {}
         for partition in sorted(new):
             self._check_new(partition, earliest[partition])
         return {p: earliest[p] if p in earliest else position[p] for p in ends}

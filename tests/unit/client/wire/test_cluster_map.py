@@ -1,4 +1,5 @@
-"""The client's map of a cluster: it finds leaders, believes newer news, and asks whoever lives."""
+"""The client's map of a cluster: it finds leaders, believes newer news, and asks any node that"
+" lives."""
 
 import time
 
@@ -52,7 +53,7 @@ def test_a_broker_that_lags_behind_is_not_believed() -> None:
         assert known.locate(at()).endpoint is None
         cluster.leaders[0] = (2, 5)
         assert known.locate(at()) == location(cluster, 2, 5)
-        # Another topic of the same name begins anew.
+        # Another topic of the same name starts again.
         cluster.topic_id = type(TOPIC_ID)(int=8)
         cluster.leaders[0] = (1, 0)
         known.forget_leader(at())

@@ -43,7 +43,7 @@ def cluster() -> Iterator[FakeCluster]:
 
 @pytest.fixture
 def log(cluster: FakeCluster) -> FakeLog:
-    """Whoever is asked writes to it: there is one log, as in a real cluster."""
+    """Anyone who is asked writes to it: there is one log, as in a real cluster."""
     made = FakeLog()
     for node in cluster.nodes.values():
         node.handlers[ApiKey.PRODUCE] = made.produce

@@ -1,4 +1,4 @@
-"""What the client's threads wait on is bounded, and nobody waits for ever."""
+"""What the client's threads wait on is bounded, and nobody waits forever."""
 
 import logging
 import threading

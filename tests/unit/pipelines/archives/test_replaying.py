@@ -98,7 +98,8 @@ def test_a_finished_replay_is_done_again_only_if_that_is_asked_for(root: Path) -
     assert dict(again.note.bases) == {0: 40, 1: 40}
     # If that one is killed, the command goes on with it, with or without the word.
     assert replaying(root, end=50).note == replaying(root, is_again=True).note == again.note
-    # A topic of the same name that was made anew holds nothing of it, and other records are others.
+    # A topic of the same name that was created again holds nothing of it, and its records are
+    # others.
     assert not replaying(root, target=dataclasses.replace(TARGET, topic_id="id-2")).is_resumed
     assert not replaying(root, selection=Selection(until_offset={None: 5})).is_resumed
 

@@ -47,7 +47,7 @@ def test_a_file_runs_once_and_again_when_it_has_changed(tmp_path: Path) -> None:
     path.write_text("def double(x):\n    return 2 * x\n")
     first = load_module(path, PLACE)
     assert load_module(path, PLACE) is first
-    # As large as before, and as old to whoever looks at seconds.
+    # As large as before, and as old to anyone who looks at seconds.
     path.write_text("def double(x):\n    return 3 * x\n")
     assert load_module(path, PLACE).double(1) == 3
 

@@ -149,7 +149,7 @@ def test_a_folder_from_before_is_folded_in_steps(
 def test_a_writer_that_slept_does_not_take_a_number_again(
     small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It found the number free, and whoever took it has folded it since."""
+    """It found the number free, and anyone who took it has folded it since."""
     folder = tmp_path / "files"
     files = filled(folder, 3)
     real = numbered_files.create_exclusively

@@ -1,4 +1,4 @@
-"""A Parquet table holds each epoch once: its manifest decides, whoever else writes or dies."""
+"""A Parquet table holds each epoch once: its manifest decides, no matter who else writes or dies."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor

@@ -86,9 +86,9 @@ def test_a_lost_storage_is_seen_by_the_rows_in_the_sink(folder: FlowFolder) -> N
 def test_a_reset_allows_one_new_start_and_no_more(folder: FlowFolder) -> None:
     sink = ListSink({QUERY: 3})
     allow_new_start(folder)
-    anew = check(folder, sink=sink)
-    assert anew.earlier == (QUERY,)
-    keep_record(folder, anew)
+    again = check(folder, sink=sink)
+    assert again.earlier == (QUERY,)
+    keep_record(folder, again)
     # It crashed before it had a checkpoint: what is in the sink is known and no reason to refuse.
     assert check(folder, sink=sink).earlier == (QUERY,)
     sink.last["another"] = 0

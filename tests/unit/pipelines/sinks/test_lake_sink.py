@@ -98,7 +98,7 @@ def test_an_attempt_that_ended_half_way_leaves_no_trace(
 def test_a_commit_that_is_there_already_is_on_the_disk_before_others_rely_on_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lake_format: LakeFormat, lasting: list[str]
 ) -> None:
-    """Whoever made it may have been killed before it saw to that."""
+    """Anyone who made it may have been killed before it saw to that."""
     assert append(open_table(lake_format, str(tmp_path)), 0, [("a", 1)])
     synced = noted_syncs(monkeypatch)
     assert LakeWriter(open_table(lake_format, str(tmp_path))).write(FRAME, epoch(0)).was_there

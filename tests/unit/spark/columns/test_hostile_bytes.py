@@ -95,7 +95,7 @@ def _plain_outcome(answer: bytes, count: int) -> list[Record] | str | None:
         expected = list(decode_records(answer))
     except CorruptBatch as error:
         # Names of headers that are no text are replaced, and times that no column holds are null:
-        # whoever reads a log wants its records, also where a broker let such a thing pass once.
+        # anyone who reads a log wants its records, also where a broker let such a thing pass once.
         is_meant = any(text in str(error) for text in ("not UTF-8", "longer than 64 bits"))
         return None if is_meant else str(error)
     if any(not 0 <= record.offset < max(1, count) for record in expected):

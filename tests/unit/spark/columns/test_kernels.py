@@ -101,7 +101,7 @@ def _run(*, before: str = "", stop: str = "1", **environment: str) -> str:
             env={**os.environ, "PENSTOCK_KERNELS": "", "TMPDIR": place, **environment},
             capture_output=True,
             text=True,
-            # To compile all kernels anew takes seconds, and many of them on a busy machine.
+            # To compile all kernels again takes seconds, and many of them on a busy machine.
             timeout=110,
         )
     assert found.returncode == 0, found.stderr

@@ -104,8 +104,8 @@ def test_a_loss_that_is_allowed_is_jumped_over(monkeypatch: pytest.MonkeyPatch) 
 def test_a_range_that_is_gone_altogether_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     gone = FakeCluster([lost(1, 40, 90)])
     assert run(monkeypatch, gone, TopicRange("a", 0, 1, 6), failOnDataLoss="false") == []
-    anew = FakeCluster([lost(10, 0, 5)])
-    assert run(monkeypatch, anew, TopicRange("a", 0, 10, 16), failOnDataLoss="false") == []
+    again = FakeCluster([lost(10, 0, 5)])
+    assert run(monkeypatch, again, TopicRange("a", 0, 10, 16), failOnDataLoss="false") == []
     with pytest.raises(DataLost, match="ends at offset 5, before offset 10"):
         run(monkeypatch, FakeCluster([lost(10, 0, 5)]), TopicRange("a", 0, 10, 16))
 

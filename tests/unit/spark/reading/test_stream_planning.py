@@ -48,7 +48,7 @@ class Run:
         return initial, self.planner.end(initial, limited=True)
 
     def next(self, start: StreamOffset) -> StreamOffset:
-        """Later, when partitions are listed anew."""
+        """Later, when partitions are listed again."""
         self.clock.advance(1.0)
         return self.planner.end(start, limited=True)
 

@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def readings(sensors: int, wrong: float) -> Iterator[dict[str, object]]:
-    """All sensors in turn, for ever; `number` counts the readings of one sensor."""
+    """All sensors in turn, forever; `number` counts the readings of one sensor."""
     levels = {f"sensor-{place:02}": random.uniform(5, 25) for place in range(1, sensors + 1)}
     number = 0
     while True:

@@ -17,7 +17,7 @@ from penstock.spark.values.avro.walking import gather, walk
 Int64s = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
-# Below so many rows in all, importing numba takes longer than walking over them in Python.
+# Below this many rows in all, importing numba takes longer than walking over them in Python.
 COMPILED_ROWS_MIN = 4_000
 # The same where nothing compiled can be kept on disk, so that each process compiles for itself.
 UNCACHED_ROWS_MIN = 100_000

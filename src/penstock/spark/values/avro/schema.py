@@ -23,7 +23,7 @@ from penstock.spark.values.avro.nodes import (
 )
 from penstock.spark.values.refusals import DecodeRefused
 
-# Spark's DECIMAL holds so many digits.
+# Spark's DECIMAL holds this many digits.
 PRECISION_MAX = 38
 
 _PRIMITIVES = {
