@@ -561,11 +561,7 @@ SETTINGS: tuple[Setting, ...] = (
         "The Kafka address for clients; by default the one the node listens on.",
     ),
     _setting(
-        "cluster",
-        "N=HOST:PORT,...",
-        "",
-        _cluster,
-        "The cluster's members and their peer addresses, including this node.",
+        "cluster", "N=HOST:PORT,...", "", _cluster, "Peer addresses of all members, this node too."
     ),
     _setting(
         "join", "HOST:PORT", "", _reached, "Join the cluster of the node with this peer address."
@@ -585,30 +581,14 @@ SETTINGS: tuple[Setting, ...] = (
         _text,
         "The secret that all nodes share; needed beyond loopback, and never shown.",
     ),
-    _setting(
-        "disk_timeout_ms",
-        "MS",
-        "3000",
-        _disk_timeout,
-        "How long a disk may hang before the node steps down as leader.",
-    ),
+    _setting("disk_timeout_ms", "MS", "3000", _disk_timeout, "How long a leader's disk may hang."),
     _setting("config", "FILE", "", _config_path, "A TOML or YAML file with settings."),
+    _setting("log_format", "auto|text|json", "auto", _choice(LogFormat), "Format of log lines."),
     _setting(
-        "log_format", "auto|text|json", "auto", _choice(LogFormat), "The format of log lines."
+        "log_level", "debug|info|warning|error", "info", _choice(LogLevel), "Least severity to log."
     ),
     _setting(
-        "log_level",
-        "debug|info|warning|error",
-        "info",
-        _choice(LogLevel),
-        "The least severe messages to log.",
-    ),
-    _setting(
-        "scrub_hours",
-        "N",
-        "168",
-        _hours,
-        "Read all data back every N hours to find damage; 0 means never.",
+        "scrub_hours", "N", "168", _hours, "Check all data for damage every N hours; 0 never."
     ),
     _setting(
         "broker", "NAME=VALUE", "", _broker, "A broker setting by Kafka's name; may be repeated."

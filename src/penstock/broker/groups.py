@@ -142,7 +142,7 @@ class Groups:
             new_uuid=self._new_uuid,
         )
         self._coordinators[index] = coordinator
-        coordinator.start(self._in_office)
+        coordinator.start(self._became_active)
 
     def _removed(self, replica: Replica) -> None:
         topic, index = replica.partition
@@ -151,7 +151,7 @@ class Groups:
             del self._coordinators[index]
             self._run(coordinator.close())
 
-    def _in_office(self, coordinator: Coordinator) -> None:
+    def _became_active(self, coordinator: Coordinator) -> None:
         # A topic may have been deleted while nobody was there to forget its offsets.
         self._run(self._forget_lost_topics([coordinator]))
 
@@ -343,11 +343,11 @@ class Groups:
         while True:
             interval_ms = self._cluster.int_setting("offsets.retention.check.interval.ms")
             await asyncio.sleep(interval_ms / 1000)
-            in_office = [each for each in self._coordinators.values() if each.is_in_office]
-            await asyncio.gather(*(coordinator.expire() for coordinator in in_office))
+            active = [each for each in self._coordinators.values() if each.is_in_office]
+            await asyncio.gather(*(coordinator.expire() for coordinator in active))
             # Once more, for those that could not be removed with their topic.
-            if in_office:
-                await self._forget_lost_topics(in_office)
+            if active:
+                await self._forget_lost_topics(active)
 
     def _run(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -75,13 +75,13 @@ class GroupMember(ABC):
         "_in_sync",
         "_installed_offset",
         "_keeper",
+        "_leadership_index",
         "_leadership_watches",
         "_ledger",
         "_log",
         "_loop",
         "_members",
         "_node",
-        "_office_index",
         "_parts",
         "_reads",
         "_refill",
@@ -149,7 +149,7 @@ class GroupMember(ABC):
         self._starts = LogStarts()
         self._reads = ConfirmedReads()
         self._ledger = ProducerLedger()
-        self._applied_index = self._office_index = LogIndex(0)
+        self._applied_index = self._leadership_index = LogIndex(0)
         self._installed_offset = Offset(0)
         self._ticks = self._eager_ticks = 0
 
@@ -311,7 +311,7 @@ class GroupMember(ABC):
             self._consensus.let_go(self._node.replicas())
         if self._reads:
             self._reads.settle(self._applied_index)
-        if self.is_leader and not self.is_settled and self._applied_index >= self._office_index:
+        if self.is_leader and not self.is_settled and self._applied_index >= self._leadership_index:
             self.is_settled = True
             self._parts.outbound.announce(self)
             self._notify_leadership()
@@ -348,21 +348,21 @@ class GroupMember(ABC):
         self.term = leadership.term
         self.is_leader = leadership.role is Role.LEADER
         if self.is_leader:
-            self._office_index = self._node.last_index
+            self._leadership_index = self._node.last_index
             self._in_sync.begin(self._node.membership.voters, self._node.last_index)
         elif was_leader:
             self._settle_acks()
-            self._lose_office(self._not_leader())
+            self._step_down(self._not_leader())
         self._notify_leadership()
 
-    def _lose_office(self, refused: Refused) -> None:
+    def _step_down(self, refused: Refused) -> None:
         self.is_leader = self.is_settled = False
         self._in_sync.end()
         self._backlog.remove(self._acks.refuse(refused))
 
     def _leave(self, refused: Refused) -> None:
         """This replica has ended: everyone who waits for it is notified."""
-        self._lose_office(refused)
+        self._step_down(refused)
         self._reads.refuse(refused)
         self._members.is_due = False
         self._parts.outbound.announce(self)

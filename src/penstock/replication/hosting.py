@@ -193,7 +193,7 @@ class Host(Generic[S, R]):
         if self.replica.is_settled:
             if not self._is_ready and not self._is_loading and not self._is_closed:
                 loop = asyncio.get_running_loop()
-                self._loading = loop.create_task(self._load_in_office())
+                self._loading = loop.create_task(self._load_as_leader())
         elif self._is_ready:
             self._unload()
 
@@ -206,7 +206,7 @@ class Host(Generic[S, R]):
         self._build += 1
         self._call(self._on_lost)
 
-    async def _load_in_office(self) -> None:
+    async def _load_as_leader(self) -> None:
         """Until it is loaded or the leadership is lost; a disk that fails is asked again."""
         while self.replica.is_settled and not self._is_ready and not self._is_closed:
             term = self.replica.term

@@ -44,7 +44,7 @@ DIRECTED: dict[str, Test] = {
         test_node.test_a_heartbeat_of_another_term_or_leader_does_not_count
     ),
     "stale heartbeat answer counted for another term": (
-        test_node.test_an_answer_to_another_term_s_heartbeat_does_not_keep_a_leader_in_office
+        test_node.test_an_answer_to_another_term_s_heartbeat_does_not_keep_a_leader
     ),
     "a leader without a quorum keeps its leadership": (
         test_leader.test_a_leader_that_hears_from_no_quorum_resigns

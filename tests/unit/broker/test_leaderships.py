@@ -56,7 +56,7 @@ def test_a_replica_here_may_know_of_a_newer_leader() -> None:
     assert view(cluster)[:3] == (0, 3, 6)
 
 
-def test_an_office_that_this_broker_lost_is_not_told_any_more() -> None:
+def test_leadership_that_this_broker_lost_is_no_longer_announced() -> None:
     cluster = cluster_of_three()
     replica = cluster.partitions.put(0, leads=True, term=4, leader=1)
     cluster.announce(0, leader=1, term=4, in_sync=(1, 2))

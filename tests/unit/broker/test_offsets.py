@@ -124,7 +124,7 @@ async def test_a_new_leader_knows_its_start_but_not_its_end(
         replica = await node.replica()
         replica.append(batch(b"x", timestamp_ms=START_MS))
         await replica.committed()
-        monkeypatch.setattr(replica, "_office_index", LogIndex(10**9))
+        monkeypatch.setattr(replica, "_leadership_index", LogIndex(10**9))
         replica.is_settled = False
         offsets = Offsets(leaderships=lone_leaderships(node.partitions))
         assert (await offsets.find(TOPIC, 0, Position.EARLIEST)).offset == 0

@@ -174,7 +174,7 @@ def test_a_new_controller_is_found() -> None:
     run(test)
 
 
-def test_a_controller_that_loses_office_hands_its_change_on() -> None:
+def test_a_controller_that_loses_leadership_hands_its_change_on() -> None:
     async def test(group: Group, nodes: Nodes) -> None:
         group.held = asyncio.Event()
         creating = asyncio.ensure_future(nodes[0].cluster.create_topics([new("t")]))

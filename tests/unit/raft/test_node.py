@@ -40,7 +40,7 @@ def test_a_heartbeat_of_another_term_or_leader_does_not_count() -> None:
     assert not follower.heartbeat_received(rid(1), Term(1)), "it looks for another leader by now"
 
 
-def test_an_answer_to_another_term_s_heartbeat_does_not_keep_a_leader_in_office() -> None:
+def test_an_answer_to_another_term_s_heartbeat_does_not_keep_a_leader() -> None:
     group = Group.of(3, BY_HOST)
     leader = group.elect(1)
     for _ in range(20):

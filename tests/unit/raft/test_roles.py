@@ -167,7 +167,7 @@ def test_a_replica_that_hears_from_its_leader_supports_no_other() -> None:
     assert granted(group[3].step(ask(2, 3, 9, last=(1, 1))))
 
 
-def test_a_leader_in_office_answers_a_pre_vote_by_naming_itself() -> None:
+def test_an_active_leader_answers_a_pre_vote_by_naming_itself() -> None:
     """A member that restarted learns its leader at once, though hosts do the heartbeats."""
     group = Group.of(3)
     group.elect(1)
@@ -307,7 +307,7 @@ def test_two_leaders_in_one_term_are_a_peer_s_fault() -> None:
     group = Group.of(3)
     leader = group.elect(1)
     claim = AppendRequest(rid(2), rid(1), Term(1), LogIndex(0), Term(0), (), LogIndex(0))
-    with pytest.raises(PeerFault, match="leads in term 1 too"):
+    with pytest.raises(PeerFault, match="also says that it leads in term 1"):
         leader.node.step(claim)
     with pytest.raises(PeerFault, match="reached"):
         leader.node.step(claim._replace(to=rid(3)))

@@ -92,7 +92,7 @@ def test_a_node_without_the_group_neither_accepts_nor_refuses() -> None:
     play(test)
 
 
-def test_losing_office_ends_it_before_the_next_beat() -> None:
+def test_losing_leadership_ends_it_before_the_next_beat() -> None:
     async def test(nodes: Nodes) -> None:
         await nodes.connect()
         await nodes.tick(2)

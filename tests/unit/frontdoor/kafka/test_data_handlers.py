@@ -591,7 +591,7 @@ async def test_a_new_leader_does_not_tell_its_end_yet(
         replica = await node.replica()
         replica.is_settled = False
         # Or its next tick would find that it knows everything.
-        monkeypatch.setattr(replica, "_office_index", LogIndex(10**9))
+        monkeypatch.setattr(replica, "_leadership_index", LogIndex(10**9))
         asked = [ListOffsetsPartition(partition_index=0, timestamp=-1)]
         topics = [ListOffsetsTopic(name=TOPIC, partitions=asked)]
         response = await Door(node).ask(

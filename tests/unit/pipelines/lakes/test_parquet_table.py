@@ -1,4 +1,6 @@
-"""A Parquet table holds each epoch once: its manifest decides, no matter who else writes or dies."""
+"""A Parquet table holds each epoch once, no matter who else writes or dies: its manifest
+decides.
+"""
 
 import json
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,6 @@
-"""A full disk is told from other failures, no matter who reports it, and named after what is on it."""
+"""A full disk is told from other failures, no matter who reports it, and is named after
+what is on it.
+"""
 
 import errno
 import sqlite3
