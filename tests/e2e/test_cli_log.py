@@ -59,7 +59,7 @@ def test_a_repair_keeps_what_lies_before_the_damage(directory: Path) -> None:
     refused = NOWHERE.attempt("log", "repair", str(directory), stdin="n\n")
     assert refused.returncode == 130
     repaired = NOWHERE.run("log", "repair", str(directory), "--yes")
-    assert "put aside" in repaired
+    assert "kept in files that end in .cut" in repaired
     assert list(directory.glob("topics/*/0/*.cut"))
     assert NOWHERE.run("log", "check", str(directory)) == "No damage found.\n"
     with ProcessBroker(directory) as broker:

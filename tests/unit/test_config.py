@@ -158,7 +158,7 @@ def test_two_doors_can_not_share_an_address() -> None:
     sentence = refusal({"kafka": "h:1", "http": "h:1"})
     assert "http from flag --http" in sentence
     assert "kafka from flag --kafka" in sentence
-    # The default of a door that nobody asked for is no conflict.
+    # The default of a door that nobody asked for is not a conflict.
     assert load({"kafka": "127.0.0.1:9093"}, {}).kafka.port == 9093
     assert load({"kafka": "h:0", "http": "h:0"}, {}).http.port == 0
 

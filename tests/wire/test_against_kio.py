@@ -64,7 +64,7 @@ def compare_declarations(struct_class: type, kio_type: Any, version: int) -> Non
 
 
 def compare_nullability(ours: Field, theirs: Any, version: int) -> None:
-    # kio has None for a zero id and for no time, which are no nulls on the wire.
+    # kio has None for a zero id and for no time, which are not nulls on the wire.
     if theirs.metadata.get("kafka_type") in ("uuid", "datetime_i64"):
         return
     if isinstance(classify_field(theirs), EntityField) and ours.tag is not None:

@@ -25,7 +25,7 @@ FOUND_SOMETHING = 1
 
 
 class TopicGroup(CommandGroup):
-    """A word that is no command is a topic."""
+    """A word that is not a command is a topic."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return super().get_command(ctx, cmd_name) or super().get_command(ctx, DEFAULT)

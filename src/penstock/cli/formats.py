@@ -42,7 +42,7 @@ def parse_json(written: bytes) -> object:
 
 
 def encode(form: Format, data: bytes) -> bytes:
-    """A key or value written down; what is no JSON is written as it is."""
+    """A key or value written down; what is not JSON is written as it is."""
     if form is Format.HEX:
         return data.hex().encode()
     if form is Format.BASE64:
@@ -65,7 +65,7 @@ def to_json(form: Format, data: bytes | None) -> tuple[object, Format]:
         if form is Format.TEXT:
             return data.decode(), form
     except ValueError:
-        # Bytes that are no text would be lost.
+        # Bytes that are not text would be lost.
         return _as_base64(data)
     # JSON's null stands for a key or value that is not there at all, and not for these bytes.
     return _as_base64(data) if form is Format.JSON else (encode(form, data).decode(), form)

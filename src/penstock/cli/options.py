@@ -114,7 +114,7 @@ def key_format_option(command: Command) -> Command:
         type=click.Choice([one.value for one in Format]),
         default=Format.TEXT.value,
         show_default=True,
-        help="How keys are written.",
+        help="The format of keys.",
     )(command)
 
 
@@ -127,6 +127,6 @@ def format_options(command: Command) -> Command:
         type=click.Choice([one.value for one in Format]),
         default=Format.TEXT.value,
         show_default=True,
-        help="How values are written.",
+        help="The format of values.",
     )
     return values(key_format_option(command))

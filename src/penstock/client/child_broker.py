@@ -14,7 +14,7 @@ from typing import Self
 
 from penstock.client.errors import ClientError
 
-# A machine that is busy with other things is no fault of the broker.
+# A machine that is busy with other things is not the fault of the broker.
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 LOG_LINES_KEPT = 200

@@ -70,7 +70,7 @@ from penstock.replication.exchange import Exchange
 
 # Large enough that a restart or a burst of producers rarely waits for a commit.
 PRODUCER_IDS_PER_BLOCK = 1_000
-# How often it is looked whether only nodes that are no brokers are still waited for.
+# How often it is looked whether only nodes that are not brokers are still waited for.
 LOOK_S = 0.05
 
 T = TypeVar("T")

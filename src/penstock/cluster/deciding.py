@@ -5,7 +5,7 @@ that node, which ends at some offset, and the records go to the controller toget
 offset: they are appended only if the controller's log still ends there, else the decision is taken
 again on a newer copy. What became of a try may be unknown, when the controller dies or the answer
 is lost; the next try sees it, so a decision must take its own earlier doing for done. Only what
-may have been its doing: a try that certainly came to nothing is no excuse for the next.
+may have been its doing: a try that certainly came to nothing is not an excuse for the next.
 """
 
 import asyncio

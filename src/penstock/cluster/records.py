@@ -142,7 +142,7 @@ def broker_to_json(broker: Broker) -> Json:
 
 
 def broker_from_json(value: Json) -> Broker:
-    """Raises KeyError, TypeError or ValueError when this is no broker."""
+    """Raises KeyError, TypeError or ValueError when this is not a broker."""
     rack = value["rack"]
     return Broker(
         id=BrokerId(int(value["id"])),

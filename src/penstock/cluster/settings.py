@@ -173,7 +173,7 @@ def level_or_default(low: int, high: int, default: int) -> Check:
 def in_larger_unit(check: Check | None, factor: int) -> Check | None:
     """The check of a value that counts in a unit `factor` times as large.
 
-    A negative one is no amount, but says "forever" or the like, and that in every unit.
+    A negative one is not an amount, but says "forever" or the like, and that in every unit.
     """
     if check is None or factor == 1:
         return check

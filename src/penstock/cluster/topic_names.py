@@ -7,7 +7,7 @@ from penstock.model.limits import TOPIC_NAME_LENGTH_MAX
 _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 CONSUMER_OFFSETS = TopicName("__consumer_offsets")
-# The log of the cluster's own metadata, which is no topic that anyone may make or read.
+# The log of the cluster's own metadata, which is not a topic that anyone may make or read.
 CLUSTER_METADATA = TopicName("__cluster_metadata")
 
 # Made by the broker when it first needs them; users neither make nor delete them, since a wrong

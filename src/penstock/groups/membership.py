@@ -88,7 +88,7 @@ class Membership:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def heartbeat(self, member_id: MemberId, instance_id: str | None, generation: int) -> int:
-        """The session's length, to be counted from now; raises when this is no member."""
+        """The session's length, to be counted from now; raises when this is not a member."""
         member = self._check_member(member_id, instance_id)
         self._check_generation(generation)
         return member.session_timeout_ms

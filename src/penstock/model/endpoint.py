@@ -17,7 +17,7 @@ class Endpoint(NamedTuple):
 
 
 class EndpointError(ValueError):
-    """Why a text is no address; it continues a sentence that names the text."""
+    """Why a text is not an address; it continues a sentence that names the text."""
 
 
 _ENDPOINT = re.compile(

@@ -69,7 +69,7 @@ class PeerConnection(asyncio.BufferedProtocol):
     # The transport's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are no subclass of asyncio's.
+        # uvloop's transports are not a subclass of asyncio's.
         self._transport = cast(asyncio.Transport, transport)
         self.remote = _endpoint(transport.get_extra_info("peername"))
         local = _endpoint(transport.get_extra_info("sockname"))
@@ -232,7 +232,7 @@ class PeerConnection(asyncio.BufferedProtocol):
 
 
 def _endpoint(name: Any) -> Endpoint:
-    """Of a socket's name; one without a host and a port is no address of ours."""
+    """Of a socket's name; one without a host and a port is not an address of ours."""
     if isinstance(name, tuple) and len(name) >= 2:
         return Endpoint(str(name[0]), int(name[1]))
     return Endpoint("?", 0)

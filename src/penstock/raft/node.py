@@ -206,7 +206,7 @@ class RaftNode:
         return leader.propose(payload, size_bytes, span)
 
     def propose_own(self, kind: EntryKind, payload: object) -> LogIndex | Refusal:
-        """Appends an entry that covers one index and is no data: the host's LOG_START."""
+        """Appends an entry that covers one index and is not data: the host's LOG_START."""
         assert kind is EntryKind.LOG_START, "the core proposes the others itself"
         leader = self._touched_leader()
         return Refusal.NOT_LEADER if leader is None else leader.propose_own(kind, payload)

@@ -583,5 +583,5 @@ class Replica(GroupMember):
 
 
 def _bug(error: Exception) -> Exception | None:
-    """What is no fault of the disk is a bug of ours: where it came from must be in the log."""
+    """What is not the fault of the disk is a bug of ours: where it came from must be in the log."""
     return None if isinstance(error, (OSError, StorageDamaged)) else error

@@ -14,7 +14,7 @@ from penstock.storage.segment import SegmentFacts
 
 @dataclass(slots=True)
 class Hole:
-    """Bytes that are no valid batches: from `start` to the next valid one, or to the file's end."""
+    """Bytes that are not valid batches: from `start` to the next valid one, or to the end."""
 
     start: int
     end: int

@@ -105,7 +105,7 @@ def _records(segment: Segment, position: int, header: BatchHeader) -> list[Recor
     except CorruptBatch as error:
         if not crc_matches(batch, 0, header):
             raise StorageDamaged(str(segment.file.path), position, str(error)) from None
-        # The disk kept what a producer sent, and that was no records: nothing is damaged, and the
+        # The disk kept what a producer sent, and that was not records: nothing is damaged, and the
         # batch as a whole is all that has a time.
         offset, timestamp_ms = header.base_offset, header.max_timestamp
         return [Record(offset=offset, timestamp_ms=timestamp_ms, key=None, value=None, headers=())]

@@ -19,7 +19,7 @@ def unequal(replicas: list[Replica]) -> str:
         if replica._applied_index != core.last_index:
             return f"{member} is at {replica._applied_index} of {core.last_index}"
     extra = sorted(by_id.keys() - core.membership.members)
-    return f"{extra} have a replica and are no members" if extra else ""
+    return f"{extra} have a replica and are not members" if extra else ""
 
 
 def describe(replica: Replica) -> str:

@@ -13,7 +13,7 @@ from penstock.storage.snapshot import read_snapshot
 from tests.sim.nodes.node import SimulatedNode
 from tests.sim.replicas.history import Violation, require
 
-# How a state shares memory with its snapshots is no part of what it knows.
+# How a state shares memory with its snapshots is not part of what it knows.
 _INTERNAL = frozenset({"_unshared"})
 
 Keeper = Host[Any, Any] | Feed[Any, Any]

@@ -314,7 +314,7 @@ def snapshot_without_producers(self: ProducerStates, offset: int) -> bytes:
 def refused_not_awaited(
     self: ProducerStates, header: BatchHeader, reason: Reason, clock: Clock
 ) -> None:
-    """What was sent behind it is no gap."""
+    """What was sent behind it is not a gap."""
 
 
 @mutation(

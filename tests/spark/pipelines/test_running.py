@@ -100,7 +100,7 @@ def test_a_pipeline_from_its_first_start_to_a_reset(
     with pytest.raises(RunRefused, match=f"{checkpoint} is lost"):
         run_pipeline(pipeline, once=True, spark=spark)
     shutil.copytree(storage.flow("averages").checkpoint, checkpoint)
-    with pytest.raises(RunRefused, match=f"{checkpoint} is another query's"):
+    with pytest.raises(RunRefused, match=f"{checkpoint} belongs to another query"):
         run_pipeline(pipeline, once=True, spark=spark)
     shutil.rmtree(checkpoint)
     shutil.move(storage.path, tmp_path / "storage")

@@ -131,7 +131,7 @@ def assert_problems(outcomes: Mapping[str, Outcome]) -> None:
         outcomes["a wrong type"]
         .problems[0]
         .endswith(
-            "The test 'a wrong type': readings, row 1: The column 'sensor': 7 is no STRING; "
+            "The test 'a wrong type': readings, row 1: The column 'sensor': 7 is not a STRING; "
             "put it in quotes."
         )
     )
@@ -139,7 +139,7 @@ def assert_problems(outcomes: Mapping[str, Outcome]) -> None:
         outcomes["a wrong column"]
         .problems[0]
         .endswith(
-            "The test 'a wrong column' expects of averages, row 1: There is no column 'rom'; "
+            "The test 'a wrong column' expects in averages, row 1: There is no column 'rom'; "
             "did you mean 'room'?"
         )
     )

@@ -159,7 +159,7 @@ def test_a_membership_holds_from_the_moment_it_is_in_the_log() -> None:
     group.cut = {rid(3), rid(4)}
     leader.node.propose("x", 1)
     group.deliver()
-    assert leader.node.commit_index == 1, "two of four are no majority"
+    assert leader.node.commit_index == 1, "two of four are not a majority"
     leader.node.change_membership(remove(4))
     group.deliver()
     assert leader.node.commit_index == 3, "two of three are"
@@ -209,7 +209,7 @@ def test_a_leader_that_removes_itself_does_not_count_itself() -> None:
     group.cut = {rid(3)}
     leader.node.change_membership(remove(1))
     group.deliver()
-    assert leader.node.commit_index == 1, "one of two is no majority"
+    assert leader.node.commit_index == 1, "one of two is not a majority"
     group.cut = set()
     group.tick(2)
     assert group[2].node.commit_index >= 2

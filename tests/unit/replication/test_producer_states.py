@@ -131,7 +131,7 @@ def test_a_taken_back_first_batch_must_come_again_before_later_ones() -> None:
 
 
 def test_what_follows_batches_that_were_taken_back_shares_their_fate() -> None:
-    """They are no gap: their producer was told to send them again, and will."""
+    """They are not a gap: their producer was told to send them again, and will."""
     states = ProducerStates()
     take(states, header(sequence=0))
     undo = [states.record(header(sequence=number), number, 0) for number in (1, 2)]

@@ -32,7 +32,7 @@ class GaveUp(ClientError):
 
 
 class Malformed(ClientError):
-    """The peer's bytes are not what they claim to be, or the peer is no broker."""
+    """The peer's bytes are not what they claim to be, or the peer is not a broker."""
 
 
 def name_of(code: int) -> str:

@@ -1,4 +1,4 @@
-"""Committed offsets of a group, for those who are no members of it."""
+"""Committed offsets of a group, for those who are not members of it."""
 
 import threading
 from collections.abc import Callable, Iterable, Mapping

@@ -206,7 +206,7 @@ class Archiving:
             "kafka.bootstrap.servers": self._wanted.bootstrap,
             OUTAGE: outage,
             FIRST_CONTACT: outage,
-            # What a transaction took back is no record of the topic.
+            # What a transaction took back is not a record of the topic.
             "kafka.isolation.level": "read_committed",
             "subscribe": self._topic.name,
             "includeHeaders": "true",

@@ -64,7 +64,7 @@ def read_description(root: Path) -> Description | None:
 
 
 def archive_at(root: Path) -> Description:
-    """Refuses a folder that is no archive."""
+    """Refuses a folder that is not an archive."""
     found = read_description(root)
     if found is None:
         raise ArchiveRefused(f"There is no archive in {root}.")

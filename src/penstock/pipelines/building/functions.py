@@ -1,6 +1,6 @@
 """Loads Python functions from files beside a specification, so that they also work on executors.
 
-A file is no module that the workers could import: its functions, and those of files beside it that
+Workers could not import the file as a module: its functions, and those of files beside it that
 it imports, travel to them by value.
 """
 

@@ -75,7 +75,7 @@ def _deciding(rules: Sequence[Rule]) -> list[Rule]:
 
 
 def _broken(rule: Rule) -> Column:
-    """Null is no promise kept."""
+    """Null does not keep a promise."""
     return ~sf.coalesce(sf.expr(rule.condition), sf.lit(False))
 
 

@@ -36,7 +36,7 @@ def _sql(step: SqlStep, inputs: Frames, spark: SparkSession) -> DataFrame:
 
 
 def _require_query(sql: str, spark: SparkSession) -> None:
-    """Refuses what is no query: `spark.sql` would carry out a DROP or an INSERT on the spot."""
+    """Refuses what is not a query: `spark.sql` would carry out a DROP or an INSERT on the spot."""
     parser = spark._jsparkSession.sessionState().sqlParser()
     parser.parseQuery(sql)
 

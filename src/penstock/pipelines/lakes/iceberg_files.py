@@ -24,7 +24,7 @@ class DurableFileIO(PyArrowFileIO):
         self._made: list[str] = []
 
     def remove_made(self) -> None:
-        """What a transaction that came to nothing has left; failing to is no harm."""
+        """What a transaction that came to nothing has left; failing to does no harm."""
         for path in self._made:
             with contextlib.suppress(OSError):
                 os.unlink(path)

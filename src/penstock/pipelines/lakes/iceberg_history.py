@@ -72,7 +72,7 @@ def forget_old_snapshots(transaction: Any) -> list[Any]:
 
 
 def remove_metadata_of(forgotten: list[Any], table: Any) -> None:
-    """Remove the lists of files that nobody can ask for any more; failing to is no harm."""
+    """Remove the lists of files that nobody can ask for any more; failing to does no harm."""
     if not forgotten:
         return
     with contextlib.suppress(OSError):

@@ -50,7 +50,7 @@ def keeps_partition_columns(lake_format: LakeFormat) -> bool:
 def table_folder(path: str) -> str:
     """The absolute folder that a path or a `file:` address names."""
     parts = urlsplit(path)
-    # A letter alone before the colon, or a path with a colon further on, is no address.
+    # A letter alone before the colon, or a path with a colon further on, is not an address.
     if "://" not in path and parts.scheme != "file":
         return os.path.abspath(path)
     if parts.scheme == "file" and parts.netloc in ("", "localhost") and parts.path:

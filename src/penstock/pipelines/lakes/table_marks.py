@@ -8,7 +8,7 @@ _MARKS = {"Parquet": "_manifest", "Delta": "_delta_log", "Iceberg": "catalog.db"
 
 
 def refuse_other_table(root: str, own: str) -> None:
-    """Refuse a folder with a table of another format, or a path that is no folder."""
+    """Refuse a folder with a table of another format, or a path that is not a folder."""
     folder = Path(root)
     if folder.exists() and not folder.is_dir():
         raise LakeRefused(f"The table {root!r} can't be created: a file has that name.")

@@ -223,7 +223,7 @@ def _tail(path: Path, count: int) -> list[BatchProgress]:
         return []
     if size > TAIL_SIZE:
         lines = lines[1:]
-    # What is being written, or was when the machine went down, is no whole line.
+    # What is being written, or was when the machine went down, is not a whole line.
     found: list[BatchProgress] = []
     for line in reversed(lines[:-1]):
         if len(found) == count:

@@ -121,7 +121,7 @@ def _starting(fields: Fields, context: Context) -> str:
 
 
 def _offsets(topic: str, node: Node, context: Context) -> dict[str, object]:
-    """By partition; what is no offset is told of."""
+    """By partition; what is not an offset is reported."""
     found: dict[str, object] = {}
     entries = entries_of(node, context, owner=f"the topic {topic} in the key starting")
     for partition, offset in entries.entries:

@@ -21,7 +21,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_tree(text: str, file: str) -> tuple[Node | None, list[Problem]]:
-    """The tree of a file, None when it is empty; raises SpecificationRefused if it is no YAML."""
+    """The tree of a file, None when it is empty; raises SpecificationRefused if it is not YAML."""
     try:
         root = _root(text)
         maker = _Maker(file=file, lines=_LINE_BREAK.split(text))

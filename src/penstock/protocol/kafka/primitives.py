@@ -86,7 +86,7 @@ def skip_tagged_fields(buffer: memoryview, position: int, count: int, end: int) 
 
 
 def check_tag_count(first_byte: int) -> None:
-    """A count that needs a second byte is no honest one: no struct has even ten tags."""
+    """A count that needs a second byte is not an honest one: no struct has even ten tags."""
     if first_byte > TAGGED_FIELDS_MAX:
         raise DecodeError("a struct has too many tagged fields")
 

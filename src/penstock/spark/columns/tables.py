@@ -13,7 +13,7 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 Integers: TypeAlias = npt.NDArray[np.int64]
 Offsets: TypeAlias = npt.NDArray[np.int32]
 
-# Stands for a timestamp that microseconds of 64 bits can't hold. It is no multiple of a thousand,
+# Stands for a timestamp that microseconds of 64 bits can't hold. No multiple of a thousand,
 # so no timestamp of a record comes to it.
 NO_TIMESTAMP = -(2**63)
 # How far from the epoch a timestamp in milliseconds may be, to be held in microseconds.

@@ -2,7 +2,7 @@
 
 Those that mean something here are honoured. Those that Spark's Kafka source forbids are refused,
 and so is security that can't be given: going on without it would be worse than failing. Every
-other name of the Java client has no effect and is noted. What is no name of its is misspelt.
+other name of the Java client has no effect and is noted. What is not a name of its is misspelt.
 """
 
 from collections.abc import Iterable

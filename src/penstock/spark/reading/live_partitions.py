@@ -43,7 +43,7 @@ class LivePartitions:
         return self._remember(selected_partitions(self._cluster, self._options.selection))
 
     def existing(self) -> list[TopicPartition]:
-        """The same, but topics that are gone are no error if the query may lose data."""
+        """The same, but topics that are gone are not an error if the query may lose data."""
         if self._options.fail_on_data_loss:
             return self.all()
         selection = self._options.selection

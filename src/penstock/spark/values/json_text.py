@@ -94,7 +94,7 @@ def _fits(parsed: Column) -> Column:
 
 
 def _misfit(text: Column, kind: spark.DataType, options: dict[str, str]) -> Column:
-    """Whether the text is no value of that type; as an item of an array it is parsed only once."""
+    """Whether the text is not of that type; as an item of an array it is parsed only once."""
     parsed = sf.array(_parsed_items(text, kind, options))
     return sf.exists(parsed, lambda item: ~_fits(item))
 

@@ -94,7 +94,7 @@ def _plain_outcome(answer: bytes, count: int) -> list[Record] | str | None:
     try:
         expected = list(decode_records(answer))
     except CorruptBatch as error:
-        # Names of headers that are no text are replaced, and times that no column holds are null:
+        # Names of headers that are not text are replaced, and times that no column holds are null:
         # anyone who reads a log wants its records, also where a broker let such a thing pass once.
         is_meant = any(text in str(error) for text in ("not UTF-8", "longer than 64 bits"))
         return None if is_meant else str(error)

@@ -12,7 +12,7 @@ def read(*, streaming: bool = False, subscribe: str | None = "orders", **named: 
 
 
 def read_with(options: dict[str, str], *, streaming: bool = False) -> ReadOptions:
-    """For names that are no Python names."""
+    """For names that are not Python names."""
     return read_options({**BOOTSTRAP, "subscribe": "orders", **options}, streaming=streaming)
 
 
