@@ -95,13 +95,13 @@ class Settings:
     grpc: Endpoint = _DOORS["grpc"]
     http: Endpoint = _DOORS["http"]
     peer: Endpoint = _DOORS["peer"]
-    # What clients are told to connect to; None is the address that was bound.
+    # What clients connect to; None is the address that was bound.
     advertise: Endpoint | None = None
     # Its members by their peer addresses, this node too; empty where it stands alone or joins one.
     cluster: Mapping[BrokerId, Endpoint] = field(default_factory=lambda: MappingProxyType({}))
     # The peer address of any member of a running cluster.
     join: Endpoint | None = None
-    # What other nodes are told to connect to; None is the listed or else the bound address.
+    # What other nodes connect to; None is the listed or else the bound address.
     advertise_peer: Endpoint | None = None
     rack: str | None = None
     peer_secret: str | None = field(default=None, repr=False)
@@ -129,10 +129,10 @@ class Settings:
 
     def advertised_peer(self, bound: Endpoint) -> Endpoint:
         """The address for other nodes, given the bound one; port 0 stands for the bound port."""
-        told = self.advertise_peer or self.cluster.get(self.node)
-        if told is None:
+        given = self.advertise_peer or self.cluster.get(self.node)
+        if given is None:
             return bound
-        return Endpoint(told.host, told.port or bound.port)
+        return Endpoint(given.host, given.port or bound.port)
 
     def opens_peer_door(self) -> bool:
         """Whether other nodes are to connect; a node on its own needs no further port."""
@@ -224,7 +224,7 @@ def _quoted(raw: object) -> str:
 
 
 def _listen_where_listed(values: dict[str, object], sources: dict[str, str]) -> None:
-    """A listed node listens where the list says, unless it was told otherwise."""
+    """A listed node listens where the list says, unless it was set otherwise."""
     listed = values.get("cluster")
     if isinstance(listed, Mapping) and "peer" not in values:
         own = listed.get(values.get("node", _FIRST_NODE))
@@ -298,8 +298,8 @@ def _check_cluster(settings: Settings) -> None:
             f"{', '.join(str(node) for node in settings.cluster)}, but this is node "
             f"{settings.node}, so give its number with --node or add it to the list."
         )
-    told = settings.advertised_peer(settings.peer)
-    if settings.opens_peer_door() and is_wildcard(told.host):
+    advertised = settings.advertised_peer(settings.peer)
+    if settings.opens_peer_door() and is_wildcard(advertised.host):
         raise SettingsError(
             f"Setting peer from {settings.source('peer')} is '{settings.peer}', which listens on "
             f"every interface, so say with --advertise-peer HOST:PORT where other nodes connect."

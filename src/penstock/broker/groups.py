@@ -106,7 +106,7 @@ class Groups:
     # Life
 
     async def load(self) -> None:
-        """Back to where the groups were; while that lasts, clients are told to come back."""
+        """Back to where the groups were; while that lasts, clients are asked to come back."""
         self._partitions.on_added(self._added)
         self._partitions.on_removed(self._removed)
         for replica in self._partitions.all():

@@ -1,6 +1,6 @@
-"""Who leads which partition, as far as this broker knows; what clients are told of it.
+"""Who leads which partition, as far as this broker knows; what clients learn of it.
 
-Leaders announce themselves to every broker, and the highest term wins, so that what is told here
+Leaders announce themselves to every broker, and the highest term wins, so that what is known here
 never goes back. A replica on this node may know of its leader a little earlier than that.
 """
 
@@ -47,7 +47,7 @@ class Leader(NamedTuple):
 
 
 class PartitionView(NamedTuple):
-    """A partition as clients are told of it."""
+    """A partition as clients see it."""
 
     partition: int
     leader: int
@@ -83,16 +83,16 @@ class Leaderships:
     def brokers(self, now: float) -> list[Broker]:
         """Those that can be reached, or could a short while before `now`.
 
-        A client that is told of one broker less forgets it at once, together with the partitions
+        A client that sees one broker less forgets it at once, together with the partitions
         that it is just moving to another one. A broker that knows no controller can't judge who is
         there: it may be the one that was cut off, so it names them all.
         """
         brokers = self._cluster.brokers
         if self.controller() == NO_LEADER:
             return list(brokers.values())
-        return [broker for node, broker in brokers.items() if self._is_told(node, now)]
+        return [broker for node, broker in brokers.items() if self._is_listed(node, now)]
 
-    def _is_told(self, node: BrokerId, now: float) -> bool:
+    def _is_listed(self, node: BrokerId, now: float) -> bool:
         if self._exchange.is_alive(node):
             self._dead_since.pop(node, None)
             return True
@@ -104,7 +104,7 @@ class Leaderships:
         return [(broker, is_alive(node)) for node, broker in self._cluster.brokers.items()]
 
     def controller(self) -> BrokerId:
-        """None is told while nobody leads the metadata, or when its leader is gone."""
+        """None is reported while nobody leads the metadata, or when its leader is gone."""
         node = self._cluster.controller_id
         return node if node >= 0 and self._exchange.is_alive(node) else NO_LEADER
 
@@ -172,7 +172,7 @@ class Leaderships:
     def worth_a_wait(self, keys: Iterable[PartitionId], now: float) -> list[PartitionId]:
         """Of partitions without a leader those that lost it a moment ago: they get one in another.
 
-        A client that is told at once that there is none comes back after a pause, which is most
+        A client that learns at once that there is none comes back after a pause, which is most
         often longer than the election.
         """
         since = self._leaderless_since

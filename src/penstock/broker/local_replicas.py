@@ -2,7 +2,7 @@
 
 Whenever the metadata says something new about a topic, the topic is brought in line: replicas that
 are missing here are made, those that moved away or whose topic is gone are given up, and each
-group is told who shall belong to it. One piece of work per topic runs at a time, and it looks
+group learns who should belong to it. One piece of work per topic runs at a time, and it looks
 again if more news came meanwhile. What a full disk refuses is tried again. What an earlier run
 left on the disk goes in the same way, so that nobody else touches the files of a topic.
 """

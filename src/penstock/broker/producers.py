@@ -57,7 +57,7 @@ class Producers:
         return ProducerIdentity(ProducerId(producer_id), ProducerEpoch(0))
 
     async def _until_fetched(self) -> None:
-        """Not for long: a client that is told to come back may find a broker that can help."""
+        """Not for long: a client that is asked to come back may find a broker that can help."""
         fetching = self._fetch()
         # The task is shared: one block serves all who wait, even if one of them gives up.
         await asyncio.wait([fetching], timeout=FETCH_WAIT_S)

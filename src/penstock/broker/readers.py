@@ -25,7 +25,7 @@ def partition_key(topic: TopicName, topic_id: TopicId, partition: int) -> Partit
 
 
 class Wanted:
-    """One partition as a consumer asks for it, and what it was last told."""
+    """One partition as a consumer asks for it, and what it last got."""
 
     __slots__ = (
         "bytes_max",

@@ -1,4 +1,4 @@
-"""`penstock up`: runs one node, or a cluster of several, until it is told to stop."""
+"""`penstock up`: runs one node, or a cluster of several, until it is asked to stop."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What can go wrong between a client and a broker, each told in one sentence."""
+"""What can go wrong between a client and a broker, each in one sentence."""
 
 from typing import TYPE_CHECKING
 

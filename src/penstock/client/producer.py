@@ -31,7 +31,7 @@ class Delivery:
 
 
 class Producer:
-    """A producer that, unless told otherwise, waits for durable and duplicate-free delivery."""
+    """A producer that by default waits for durable and duplicate-free delivery."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """The cluster's metadata as the rest of the broker sees it: reads of what is committed, changes.
 
 Readers see the copy of this node. It follows the metadata log, and every change that it meets
-there, made here or elsewhere, is told to listeners in the order of the log. A change that began
+there, made here or elsewhere, is reported to listeners in the order of the log. A change that began
 goes on to its end even if the caller is gone. How a change finds its way to the controller is
 `deciding`'s.
 """
@@ -141,7 +141,7 @@ class Cluster:
         self._listeners.append(listener)
 
     def on_applied(self, callback: Callable[[Offset], None]) -> None:
-        """Called after the changes up to that offset were told."""
+        """Called after the changes up to that offset were reported."""
         self._on_applied.append(callback)
 
     # Reads: only what is committed, as far as this node knows

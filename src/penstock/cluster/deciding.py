@@ -216,7 +216,7 @@ async def _within(timeout_s: float, work: Awaitable[None], detail: str) -> None:
 
 
 def _final(refused: Refused) -> Refused:
-    """What the asker is told when no try succeeded."""
+    """What the asker gets when no try succeeded."""
     if refused.reason == Reason.REQUEST_TIMED_OUT:
         return refused
     return Refused(Reason.NOT_CONTROLLER, refused.detail)

@@ -47,7 +47,7 @@ class PeerDialer:
         self._wake = asyncio.Event()
         self._was_lost = False
         self._quick_retries_left = 0
-        self._told = ""
+        self._reported = ""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def lost(self) -> None:
@@ -61,8 +61,8 @@ class PeerDialer:
 
     def tell_once(self, text: str) -> None:
         """Logs what stands in the way, but not again as long as it is the same."""
-        if text != self._told:
-            self._told = text
+        if text != self._reported:
+            self._reported = text
             logger.warning("%s", text)
 
     async def _run(self) -> None:
@@ -74,7 +74,7 @@ class PeerDialer:
                 await self._dial()
             if self.node is not None and self._is_connected(self.node):
                 delay_ms = DELAY_MS_MIN
-                self._told = ""
+                self._reported = ""
                 await self._sleep(None)
             else:
                 await self._sleep(DYING_RETRY_MS if self._may_be_dying() else delay_ms)

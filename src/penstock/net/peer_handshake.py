@@ -57,7 +57,7 @@ class HandshakeRefused(Exception):
         self.by_peer = by_peer
 
     def frame(self) -> bytes:
-        """How the other side is told."""
+        """How the other side learns of it."""
         return bytes((_REFUSED, self.why.value)) + self.sentence[:SENTENCE_LENGTH_MAX].encode()
 
 

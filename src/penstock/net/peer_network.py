@@ -26,7 +26,7 @@ from penstock.net.peer_listener import PeerListener
 HANDSHAKES_MAX: Final = 64
 CHECK_SECONDS: Final = 1.0
 # Refusals that were logged and are not logged again.
-TOLD_MAX: Final = 64
+REPORTED_MAX: Final = 64
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class TcpPeerNetwork:
         self._met: dict[Endpoint, None] = {}
         self._own_endpoints: set[Endpoint] = set()
         self._accepting: set[asyncio.Task[None]] = set()
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         # What another node last said when it refused this one; None once any accepted it.
         self.refusal: str | None = None
         self._check: asyncio.TimerHandle | None = None
@@ -248,11 +248,11 @@ class TcpPeerNetwork:
 
     def _tell_once(self, text: str) -> None:
         """A node that does not fit dials again and again; one line about it is enough."""
-        if text in self._told:
+        if text in self._reported:
             return
-        if len(self._told) >= TOLD_MAX:
-            self._told.clear()
-        self._told.add(text)
+        if len(self._reported) >= REPORTED_MAX:
+            self._reported.clear()
+        self._reported.add(text)
         logger.warning("%s", text)
 
     def on_closed(self, connection: PeerConnection, why: str) -> None:

@@ -137,9 +137,9 @@ class Replication:
                 core.commit_index,
             )
         )
-        told = core.commit_index if core.commit_index < last_index else last_index
-        if told > progress.commit_sent:
-            progress.commit_sent = told
+        commit = core.commit_index if core.commit_index < last_index else last_index
+        if commit > progress.commit_sent:
+            progress.commit_sent = commit
         return last_index
 
     def _commit_for(self, progress: Progress) -> LogIndex:

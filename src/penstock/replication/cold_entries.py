@@ -1,7 +1,7 @@
 """Entries that a follower lacks and only the disk has, read for it in worker threads.
 
 A node that comes back may lack a lot, and the leader's disk may be slow: what has to be waited for
-must not hold up the event loop, and with it everybody else. So the core is told that the entries
+must not hold up the event loop, and with it everybody else. So the core learns that the entries
 are not at hand, and sends them in the turn in which they come. Nothing is kept for longer: a node
 may be behind in a thousand groups.
 """

@@ -1,4 +1,4 @@
-"""A replica's part in its Raft group: the core runs here on one log, and what it decides is told.
+"""A replica's part in its Raft group: the core runs here on one log and reports its decisions.
 
 The event loop owns everything. What clients append and read is the business of `replica.py`; here
 are terms and leadership, the log's growth and truncation on leaders and followers, the high

@@ -47,7 +47,7 @@ class LeaderTable:
         self._topics.pop(topic_id, None)
 
     def on_change(self, callback: Changed) -> None:
-        """`callback` is told whenever the leader, its term or the in-sync set is another."""
+        """`callback` is called whenever the leader, its term or the in-sync set is another."""
         self._callbacks.append(callback)
 
 

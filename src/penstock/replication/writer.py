@@ -107,7 +107,7 @@ class _Job:
         "done",
         "failure",
         "is_late",
-        "is_told",
+        "is_reported",
         "since",
         "syncs",
         "writes",
@@ -121,7 +121,7 @@ class _Job:
         # How many of them are carried out.
         self.done = 0
         self.failure: OSError | None = None
-        self.is_told = False
+        self.is_reported = False
         self.syncs = True
         self.chores: list[tuple[Chore, asyncio.Future[Any]]] = []
         self.checkpointer: Checkpointer | None = None
@@ -275,8 +275,8 @@ class Writer:
 
     def _wrote(self, job: _Job) -> None:
         self._heard_of(job)
-        if job.writes and not job.is_told and job.failure is None:
-            job.is_told = True
+        if job.writes and not job.is_reported and job.failure is None:
+            job.is_reported = True
             self.failure, self._retry_after_s = None, RETRY_AFTER_S_MIN
             self._owner.written(job.writes[-1].number)
 

@@ -138,7 +138,7 @@ def _answers(directory: Path) -> bool:
 
 
 async def _started(node: Node, stop: asyncio.Event) -> Endpoint | None:
-    """None if the node was told to stop first: it may wait for others as long as it takes."""
+    """None if the node was asked to stop first: it may wait for others as long as it takes."""
     starting = asyncio.ensure_future(node.start())
     stopping = asyncio.ensure_future(stop.wait())
     await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)

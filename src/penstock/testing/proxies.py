@@ -1,6 +1,6 @@
 """A network between nodes that can be cut: one small TCP proxy for each direction of dialling.
 
-A cut works like one in a real network. What is sent arrives nowhere, nobody is told, and what TCP
+A cut works like one in a real network. What is sent arrives nowhere, nobody notices, and what TCP
 still holds arrives after the cut has healed. One direction can be cut without the other.
 """
 

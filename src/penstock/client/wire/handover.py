@@ -31,7 +31,7 @@ class Handover(Generic[T]):
             return True
 
     def finish(self, failure: BaseException | None = None) -> None:
-        """From the giver: nothing else comes; a failure is told after all that came before."""
+        """From the giver: nothing else comes; a failure is reported after all that came before."""
         with self._changed:
             self._is_over = True
             self._failure = self._failure or failure

@@ -23,7 +23,7 @@ class Outbox:
         return self._is_closed
 
     def put(self, batch: Outgoing) -> bool:
-        """Whether the sending thread must be told; raises what went wrong before."""
+        """Whether the sending thread must be woken; raises what went wrong before."""
         with self._changed:
             while self._is_full(batch.size) and self._failure is None and not self._is_closed:
                 self._changed.wait()

@@ -1,4 +1,4 @@
-"""What a wire client is told once; it travels to other processes by pickle."""
+"""What a wire client is given once; it travels to other processes by pickle."""
 
 from dataclasses import dataclass, replace
 from typing import Self

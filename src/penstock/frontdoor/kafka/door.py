@@ -79,7 +79,7 @@ class KafkaDoor:
         return bound
 
     async def bind(self, host: str, port: int) -> Endpoint:
-        """Takes the address, so that others can be told of it; nobody is let in before `open`."""
+        """Takes the address, so that others can learn it; nobody is let in before `open`."""
         return await self._listener.bind(host, port)
 
     def open(self) -> None:

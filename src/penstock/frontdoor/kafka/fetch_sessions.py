@@ -1,6 +1,6 @@
 """Incremental fetch sessions (KIP-227): the broker remembers what a consumer reads.
 
-A consumer then names only the partitions whose position changed, and is told only of those that
+A consumer then names only the partitions whose position changed, and hears only of those that
 have something new. Sessions are a bounded cache: when it is full, a session that was not used for a
 while makes room, and if there is none the consumer simply goes on without a session.
 """

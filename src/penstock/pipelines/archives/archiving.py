@@ -107,7 +107,7 @@ def _check_same(root: Path, what: str, found: object, asked: object | None) -> N
 
 
 class Archiving:
-    """One run; `archived` is told of each epoch. Use it as a context: it holds the archive."""
+    """One run; `archived` is called with each epoch. Use it as a context: it holds the archive."""
 
     def __init__(
         self,

@@ -24,11 +24,12 @@ CountPartitions = Callable[[], int]
 
 
 def _nothing(step: str) -> None:
-    """Steps are told to tests, which end the process there."""
+    """Steps are reported to tests, which end the process there."""
 
 
 class ReceiptsSink:
-    """`archived` is told of each epoch; `steps` of "noted" (in the ledger) and "committed"."""
+    """`archived` is called with each epoch; `steps` with "noted" (in the ledger) and"
+    " "committed"."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What an archive can't do, each told in one sentence."""
+"""What an archive can't do, each in one sentence."""
 
 from penstock.model.errors import Explained
 

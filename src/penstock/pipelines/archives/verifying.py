@@ -58,7 +58,7 @@ class Verification:
         return sum(file.size for entry in self.entries for file in entry.files)
 
     def run(self, advance: Callable[[int], None] = lambda size: None) -> Verdict:
-        """`advance` is told how many bytes were looked at since the last call."""
+        """`advance` is called with how many bytes were looked at since the last call."""
         findings = [
             *self._damaged,
             *check_numbers(self._numbers),

@@ -21,7 +21,7 @@ Answer = Partitions | ClientError
 
 
 def asked(bootstrap: str) -> Answer:
-    """The topics behind an address, or why they can't be told."""
+    """The topics behind an address, or why they are not known."""
     try:
         topics = Admin(bootstrap, timeout_s=TIMEOUT_S).topics.all()
     except ClientError as error:

@@ -15,7 +15,7 @@ def case_of(
     expect: Mapping[str, Any],
     place: Place,
 ) -> Case:
-    """The case, with problems told where rows are not rows."""
+    """The case, with problems reported where rows are not rows."""
     reader = _CaseReader(declarations, name, place)
     return Case(
         name=name,

@@ -112,7 +112,7 @@ def table(
 ) -> Any:
     """A dataset that is stored, each micro-batch exactly once, by a flow of its name.
 
-    `format` is parquet (unless told otherwise), delta or iceberg; without a `path` it lies in
+    `format` is parquet (the default), delta or iceberg; without a `path` it lies in
     `tables/` beside the file. `every` is the time between two micro-batches.
     """
     place = place_of_caller()

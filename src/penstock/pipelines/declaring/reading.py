@@ -93,7 +93,7 @@ def _refuse_nothing(declarations: Declarations, place: Place) -> None:
 
 
 def _flows(declarations: Declarations) -> list[Flow]:
-    """What was declared, now that all targets are known; problems are told to the context."""
+    """What was declared, now that all targets are known; problems are reported to the context."""
     letters = [
         dead_letters_flow(source, topic, place)
         for source, topic, place in declarations.dead_letters

@@ -102,7 +102,7 @@ def _size(node: Node) -> tuple[float, float]:
 
 
 def _cut(text: str) -> str:
-    """A path is told by its end, so the beginning goes."""
+    """A path is known by its end, so the beginning is left out."""
     if len(text) <= _DETAIL_LENGTH_MAX:
         return text
     first, _, rest = text.partition(" ")

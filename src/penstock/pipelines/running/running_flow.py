@@ -104,7 +104,7 @@ class RunningFlow:
             return
         if not is_between_batches(self._gate, self.name, self.folder.checkpoint):
             return
-        if self._has_told() or self._is_patience_over():
+        if self._has_reported() or self._is_patience_over():
             self._stop()
 
     def _stop(self) -> None:
@@ -116,8 +116,8 @@ class RunningFlow:
         except spark_refusals():
             self._is_stuck = True
 
-    def _has_told(self) -> bool:
-        """Whether Spark has told of the last batch, which it does after it has noted it."""
+    def _has_reported(self) -> bool:
+        """Whether Spark has reported the last batch, which it does after it has noted it."""
         last = self._gate.last_left(self.name)
         return last is None or self._last_batch >= last
 

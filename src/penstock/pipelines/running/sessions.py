@@ -129,7 +129,7 @@ def keeping_interrupts() -> Iterator[None]:
 
 
 def silence_loggers() -> None:
-    """What goes wrong is told by us, in a sentence; these would print tracebacks and JSON too."""
+    """We report what goes wrong, in a sentence; these would print tracebacks and JSON too."""
     for name in TALKATIVE:
         logging.getLogger(name).setLevel(logging.CRITICAL)
 

@@ -52,4 +52,4 @@ class Sink(Protocol):
         """Ids of queries of this flow whose epochs the sink holds; empty where it can't know."""
 
     def clear(self) -> None:
-        """Remove what flows have written, for a reset that was told to."""
+        """Remove what flows have written, for a reset that asks for it."""

@@ -19,7 +19,7 @@ _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+://")
 
 @dataclass(slots=True, kw_only=True)
 class Context:
-    """Problems are collected and reading goes on, so that all of them are told at once."""
+    """Problems are collected and reading goes on, so that all are reported at once."""
 
     file: str
     folder: Path

@@ -16,7 +16,7 @@ Choice = TypeVar("Choice", bound=StrEnum)
 class Fields:
     """The fields of one thing, such as "the source readings".
 
-    A field that is wrong is told to the context and has a value that does no harm, so that the
+    A field that is wrong is reported to the context and has a value that does no harm, so that the
     fields after it are read too.
     """
 
@@ -30,7 +30,8 @@ class Fields:
         place: Place | None = None,
         is_option: Callable[[str], bool] = lambda name: False,
     ) -> None:
-        """`place` is where what is missing is told; `is_option` knows what belongs to `options`."""
+        """`place` is where what is missing is reported; `is_option` knows what belongs to"
+        " `options`."""
         self._context = context
         self._owner = owner
         self.place = place or node.place
@@ -220,7 +221,7 @@ def corrected(
 def kind_of(
     entries: Entries, kinds: Mapping[str, Sequence[str]], context: Context, *, either: str
 ) -> str | None:
-    """Which of some keys says what this is; None when none does, or after two were told of.
+    """Which of some keys says what this is; None when none does, or after two were reported.
 
     `either` is the beginning of the sentence about two, as in "The source a reads".
     """
@@ -243,7 +244,7 @@ def listed(words: Sequence[str]) -> str:
 
 
 def entries_of(node: Node, context: Context, *, owner: str) -> Entries:
-    """A map, empty after a problem was told when it is none."""
+    """A map, empty after a problem was reported if it is not one."""
     if isinstance(node, Entries):
         return node
     if not (isinstance(node, Scalar) and node.is_null):

@@ -23,7 +23,8 @@ KEYS = ("from", "to", "every", "mode", "settings")
 def read_flow(
     name: str, place: Place, node: Node, context: Context, places: InputPlaces
 ) -> Flow | None:
-    """One flow, or None after its problems were told; notes in `places` where its input stands."""
+    """One flow, or None after its problems were reported; notes in `places` where its input"
+    " stands."""
     before = len(context.problems)
     owner = f"the flow {name}"
     fields = Fields(node, context, owner=owner, known=KEYS, place=place)

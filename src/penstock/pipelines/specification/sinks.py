@@ -44,7 +44,7 @@ KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def read_sink(node: Node, context: Context, *, owner: str = "the flow") -> Sink | None:
-    """One sink, or None after its problems were told."""
+    """One sink, or None after its problems were reported."""
     before = len(context.problems)
     if isinstance(node, Scalar) and node.text == "console":
         return ConsoleSink(rows=CONSOLE_ROWS, place=node.place)

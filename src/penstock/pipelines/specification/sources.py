@@ -52,7 +52,7 @@ KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def read_source(name: str, place: Place, node: Node, context: Context) -> Source | None:
-    """One source, or None after its problems were told."""
+    """One source, or None after its problems were reported."""
     before = len(context.problems)
     owner = f"the source {name}"
     entries = entries_of(node, context, owner=owner)

@@ -45,7 +45,8 @@ KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 def read_step(
     name: str, place: Place, node: Node, context: Context, places: InputPlaces
 ) -> Step | None:
-    """One step, or None after its problems were told; notes in `places` where it names inputs."""
+    """One step, or None after its problems were reported; notes in `places` where it names"
+    " inputs."""
     before = len(context.problems)
     owner = f"the step {name}"
     entries = entries_of(node, context, owner=owner)

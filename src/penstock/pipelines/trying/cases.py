@@ -40,7 +40,7 @@ def try_cases(
     *,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Outcome]:
-    """Each case in turn, in a session of the JVM that is running; all of them unless told."""
+    """Each case in turn, in a session of the JVM that is running; all of them by default."""
     for case in pipeline.cases if cases is None else cases:
         yield try_case(pipeline, case, running, clock=clock)
 

@@ -121,7 +121,7 @@ def array(
     nullable: str | None = None,
     tag: int | None = None,
 ) -> Any:
-    """A list of structs or of one kind; empty unless told otherwise."""
+    """A list of structs or of one kind; empty by default."""
     return Field(ARRAY, versions, default, nullable, tag, element)
 
 

@@ -1,4 +1,4 @@
-"""Why no plan can be made, each told in one sentence."""
+"""Why no plan can be made, each in one sentence."""
 
 from penstock.client.errors import ClientError
 

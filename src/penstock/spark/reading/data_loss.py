@@ -8,7 +8,7 @@ logger = logging.getLogger(__name__)
 
 
 class DataLost(ClientError):
-    """Records that a query had yet to read are gone, and it was told to fail then."""
+    """Records that a query had yet to read are gone, and it is set to fail then."""
 
 
 def report_loss(what: str, *, fail: bool) -> None:

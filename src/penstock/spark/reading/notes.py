@@ -1,4 +1,4 @@
-"""What a user should know about the options of a query, told once."""
+"""What a user should know about the options of a query, reported once."""
 
 import logging
 from collections.abc import Iterable

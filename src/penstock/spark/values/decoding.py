@@ -43,7 +43,7 @@ def decode(
 
     `format` is one of
 
-    `"text"`: a STRING. Option `encoding`, "utf-8" unless told otherwise: any encoding that Python
+    `"text"`: a STRING. Option `encoding`, "utf-8" by default: any encoding that Python
     knows.
 
     `"json"`: by `schema`, as DDL ("id BIGINT, tags ARRAY<STRING>") or as a pyspark type.

@@ -1,4 +1,4 @@
-"""What a DataFrame can have that no topic can take, each told in one sentence."""
+"""What a DataFrame can have that no topic can take, each in one sentence."""
 
 
 class InputError(ValueError):
