@@ -411,7 +411,7 @@ async def test_a_new_leader_shows_nothing_that_it_is_not_sure_of(tmp_path: Path)
         assert contents(await consumer.get(wanted(4))) == [Reason.OFFSET_OUT_OF_RANGE]
 
 
-async def test_a_long_poll_ends_when_the_office_is_lost(tmp_path: Path) -> None:
+async def test_a_long_poll_ends_when_leadership_is_lost(tmp_path: Path) -> None:
     async with running(tmp_path) as node:
         replica = await node.replica()
         waiting = Consumer(node).ask(wanted(0), wait_ms_max=60_000)

@@ -87,7 +87,7 @@ async def test_all_waits_for_the_commit_and_one_for_the_leaders_copy(
 
 
 @pytest.mark.parametrize("indexes", [(0,), (0, 1)])
-async def test_an_office_lost_meanwhile_names_the_next_leader(indexes: tuple[int, ...]) -> None:
+async def test_leadership_lost_meanwhile_names_the_next_leader(indexes: tuple[int, ...]) -> None:
     leader = Leader()
     waiting = leader.ask(-1, *indexes)
     leader.cluster.announce(0, leader=2, term=4, in_sync=(2,))

@@ -207,7 +207,7 @@ async def test_the_end_does_not_wait_for_what_may_never_be_committed(tmp_path: P
                 await outcome
 
 
-async def test_a_host_that_loses_its_office_while_its_feed_is_behind_waits_for_nothing_more(
+async def test_a_host_that_loses_its_leadership_while_its_feed_is_behind_waits_for_nothing_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What its new leader sends and has not committed is nothing that the feed will ever show."""

@@ -74,7 +74,7 @@ async def test_by_a_follower_that_comes_to_lead(tmp_path: Path) -> None:
         await check_order(other)
 
 
-async def test_by_a_leader_that_lost_its_office_and_comes_back(tmp_path: Path) -> None:
+async def test_by_a_leader_that_lost_its_leadership_and_comes_back(tmp_path: Path) -> None:
     """What it had taken meanwhile is cut off by its successor."""
     async with group_of(tmp_path, 1, 2, 3) as group:
         leader = await first_batch(group)
