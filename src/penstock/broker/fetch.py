@@ -36,7 +36,7 @@ class FetchQuery:
     # The newest record format that the consumer reads, and whether it knows zstd.
     magic: int = MAGIC_NEWEST
     takes_zstd: bool = True
-    # Where the consumer stands, or ""; None for one that reads from leaders only.
+    # Where the consumer is, or ""; None for one that reads from leaders only.
     rack: str | None = None
 
 
@@ -313,10 +313,10 @@ def _is_enough(results: list[Fetched], of: int, bytes_min: int) -> bool:
         if fetched.is_urgent:
             return True
         if fetched.cold_on is not None:
-            # The end of an old segment: more lies in the next one, however little this is.
+            # The end of an old segment: more is in the next one, however little this is.
             return True
         if isinstance(fetched.records, FileRange) and fetched.records.is_cut:
-            # It ends at Raft's own entry, and more lies behind that.
+            # It ends at Raft's own entry, and more is behind that.
             return True
         size += _size(fetched)
     return unknown == of or size >= bytes_min
@@ -341,7 +341,7 @@ def _least_high_watermark(wanted: Wanted, replica: Replica) -> int:
 
 
 def _prepare(fetched: Fetched, magic: int) -> None:
-    """In a worker thread: reads what lies cold, and turns it into what an old consumer reads."""
+    """In a worker thread: reads what is cold, and turns it into what an old consumer reads."""
     found, replica = fetched.records, fetched.cold_on
     assert isinstance(found, FileRange)
     assert replica is not None

@@ -1,4 +1,4 @@
-"""Turns what is typed, piped or lies in a file into records to produce."""
+"""Turns what is typed, piped or read from a file into records to produce."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -40,7 +40,7 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOffset:
-    """Where a group stands in one partition; offsets are None when there is none."""
+    """Where a group is in one partition; offsets are None when there is none."""
 
     topic: str
     partition: int

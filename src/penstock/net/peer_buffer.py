@@ -4,7 +4,7 @@ It differs from a client's receive buffer in whom it trusts: room for a whole fr
 as its length is known, because it is a node of ours that announced it.
 
 Small frames share one buffer, which is used again at once. A large frame arrives in memory of its
-own, so that what it brings can be kept where it lies; that memory is used again when nobody looks
+own, so that what it brings can be kept where it is; that memory is used again when nobody looks
 at it any more.
 """
 
@@ -47,7 +47,7 @@ class PeerBuffer:
         self.frame_bytes_max = frame_bytes_max
         self._data = bytearray(CAPACITY)
         self._view = memoryview(self._data)
-        # What arrived and was not taken yet lies between the two.
+        # What arrived and was not taken yet is between the two.
         self._start = 0
         self._end = 0
         self._room_bytes_max = CAPACITY

@@ -31,7 +31,7 @@ class ReceiveBuffer:
         self._frame_bytes_max = frame_bytes_max
         self._data = bytearray()
         self._view = memoryview(self._data)
-        # What was received and not yet taken lies between the two.
+        # What was received and not yet taken is between the two.
         self._start = 0
         self._end = 0
         self.capacity = 0

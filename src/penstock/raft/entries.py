@@ -1,4 +1,4 @@
-"""What lies in a Raft log, and what else must be durable: entries, hard state, snapshots."""
+"""What is in a Raft log, and what else must be durable: entries, hard state, snapshots."""
 
 from enum import Enum
 from typing import NamedTuple

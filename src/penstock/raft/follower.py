@@ -138,7 +138,7 @@ class Follower:
 
     def _learn_commit(self, commit_index: LogIndex) -> None:
         """A leader tells only what this replica acknowledged; one whose disk lost entries since
-        must not take what else lies at these indices for committed."""
+        must not take what else is at these indices for committed."""
         if commit_index <= self._core.log.last_index:
             self._core.commit_to(commit_index)
 

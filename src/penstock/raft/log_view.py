@@ -155,7 +155,7 @@ class RaftLog:
 
     def entries(self, low: int, bytes_max: int) -> tuple[Entry, ...]:
         """From `low` on, which is not inside of data; at least one, then as many as fit; the part
-        that lies in one place. None if they are gone meanwhile."""
+        that is in one place. None if they are gone meanwhile."""
         if low < self._tail_first:
             high = LogIndex(self._tail_first)
             return tuple(self._view.entries(LogIndex(low), high, bytes_max))

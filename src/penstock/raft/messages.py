@@ -65,7 +65,7 @@ class AppendResponse(NamedTuple):
 class AppendRejection(NamedTuple):
     """The sender has no entry of the asked term at `previous_index`.
 
-    The hint is its last entry that can agree with a leader that has that term there: what lies
+    The hint is its last entry that can agree with a leader that has that term there: what is
     above it is of a later term, so the leader can skip it without asking.
     """
 

@@ -91,7 +91,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_own(self) -> bool:
-        """Raft's own entry: it lies between offsets and holds none (see own_entries.py)."""
+        """Raft's own entry: it is between offsets and holds none (see own_entries.py)."""
         return self.last_offset_delta == OWN_OFFSET_DELTA
 
     @property

@@ -51,7 +51,7 @@ class ConsensusOwner(Protocol):
     is_returning: bool
 
     def truncated(self, index: int, offset: Offset) -> None:
-        """Everything from `index`, which lies at `offset`, is gone."""
+        """Everything from `index`, which is at `offset`, is gone."""
         ...
 
     def installed(self, content: SnapshotContent) -> None:
@@ -59,7 +59,7 @@ class ConsensusOwner(Protocol):
         ...
 
     def received(self, batch: Batch, offset: Offset) -> None:
-        """A leader's data lies at `offset`."""
+        """A leader's data is at `offset`."""
         ...
 
     def log_start_noted(self, index: int, offset: Offset) -> None: ...
@@ -146,7 +146,7 @@ class Consensus:
         self._is_ended = False
         # The last index that the owner was told of.
         self._applied_index = -1
-        # Where the present membership lies in the log, or did before a truncation.
+        # Where the present membership is in the log, or was before a truncation.
         self.membership_index = 0
         # The last index that was handed to the writer.
         self._handed_index: int = node.last_index

@@ -2,7 +2,7 @@
 is made durable together, in one write and one sync of the file that they share.
 
 A disk that does not answer in time can't take a vote, so no replica of the node stands for election
-then, and those that lead make room for others: the file that they share lies beside their logs.
+then, and those that lead make room for others: the file that they share is beside their logs.
 """
 
 import asyncio

@@ -107,7 +107,7 @@ class LogKeeper:
             logger.warning("%s: %s", self._log.directory, refused)
 
     async def tidy(self, now_ms: int, start: Offset) -> None:
-        """Closes a segment whose time has come, and lets go of what lies before `start`."""
+        """Closes a segment whose time has come, and lets go of what is before `start`."""
         log = self._log
         await self.delete_before(start)
         # Retention is decided by the group's leader, so only rolling is asked for here.

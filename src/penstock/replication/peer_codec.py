@@ -1,4 +1,4 @@
-"""Raft's messages as bytes. A batch is sent as it lies in memory, and a large one is kept where it
+"""Raft's messages as bytes. A batch is sent as it is in memory, and a large one is kept where it
 arrived if the memory there is its own; any other is copied on arrival.
 
 Sender and receiver are not written: they are the two ends of the connection, so nobody can speak

@@ -110,7 +110,7 @@ class FrameReader:
         self._data = frame
         self._position = _CHECKSUM.size
         self._end = len(frame)
-        # The checksum of what lies before the second.
+        # The checksum of what is before the second.
         self._checksum = 0
         self._summed = _CHECKSUM.size
         self.is_verified = False

@@ -1,7 +1,7 @@
 """What a partition knows of its idempotent producers: epochs, sequences and their last batches.
 
 The state is a function of the log's prefix: it changes only through `record` (one batch was
-appended), it can be taken back batch by batch when a write fails, and a snapshot of it lies in the
+appended), it can be taken back batch by batch when a write fails, and a snapshot of it is in the
 log's checkpoint. The rules are Kafka's (KIP-98, KIP-360):
 
 - a batch with the sequence range of one of the last five batches of the same epoch is a duplicate;
@@ -170,7 +170,7 @@ class ProducerStates:
             del self._awaited[next(iter(self._awaited))]
 
     def _await_no_longer(self, header: BatchHeader) -> None:
-        """Only what is yet to come: a follower refuses it before it has what lies before it."""
+        """Only what is yet to come: a follower refuses it before it has what is before it."""
         awaited = self._awaited.get(header.producer_id)
         if awaited is None or awaited.epoch > header.producer_epoch:
             return

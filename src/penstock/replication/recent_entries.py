@@ -102,7 +102,7 @@ class GroupEntries:
         del self._entries[position:], self._numbers[position:]
 
     def settle(self, index: int) -> None:
-        """Nobody needs what lies up to `index` any more."""
+        """Nobody needs what is up to `index` any more."""
         position = self._position(index + 1)
         self._release(self._first, position)
         self._first = position

@@ -1,7 +1,7 @@
 """One partition's copy on this node, as clients see it: they append to it and read from it.
 
 A leader gives out offsets at `append`, in memory, and proposes the batch to the group; the high
-watermark follows when the batch is committed and safe here, and only what lies below it is ever
+watermark follows when the batch is committed and safe here, and only what is below it is ever
 shown to a reader.
 """
 

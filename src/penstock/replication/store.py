@@ -78,7 +78,7 @@ def _is_known(state: StoredHardState | None) -> bool:
 
 
 class ReplicaStore:
-    """Knows where a partition lies and turns it into a replica."""
+    """Knows where a partition is and turns it into a replica."""
 
     def __init__(
         self,

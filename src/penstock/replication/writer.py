@@ -364,7 +364,7 @@ class Writer:
             report(self._broke, job, error)
 
     def _carry_out(self, job: _Job) -> None:
-        """Batches of neighbouring writes go to the log together, unless something lies between."""
+        """Batches of neighbouring writes go to the log together, unless something is between."""
         try:
             together: list[Batch] = []
             for position, write in enumerate(job.writes):

@@ -37,7 +37,7 @@ def missing_tails(directory: Path) -> "list[MissingTail]":
 
 
 def trust_logs(directory: Path, given_up: Mapping[Path, LogEnd]) -> None:
-    """From their node's next start on these logs may lead without what lies before an end."""
+    """From their node's next start on these logs may lead without what is before an end."""
     from penstock.storage import repair
 
     def trust(log: Path, disk: FileSystem) -> list[None]:

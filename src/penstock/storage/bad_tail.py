@@ -24,7 +24,7 @@ from penstock.storage.batch_search import find_valid_batch
 from penstock.storage.own_table import read_own
 
 SECTOR_BYTES = 512
-# The length of a batch, which is never zero, lies within its first bytes.
+# The length of a batch, which is never zero, is within its first bytes.
 _NEVER_ZEROS_BYTES = 12
 # Records often end in a few zeros, hardly in this many. One is enough where a flipped bit would
 # have been found.
@@ -200,7 +200,7 @@ def _across(reached: Reached, hole: Place, following: BatchHeader | None) -> Rea
 def _behind_own(
     reached: Reached, batch: bytes, header: BatchHeader, *, is_right: bool
 ) -> Reached | None:
-    """Its index and term lie in its content; the term lies in the header too."""
+    """Its index and term lie in its content; the term is in the header too."""
     try:
         index, term = peek_own(batch)
     except CorruptBatch:

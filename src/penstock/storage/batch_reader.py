@@ -13,7 +13,7 @@ from penstock.records.batch import (
 
 _CHUNK_BYTES = 1024 * 1024
 _HEADERS_CHUNK_BYTES = 16 * 1024
-# Above this size it is cheaper to hop from header to header than to read what lies between.
+# Above this size it is cheaper to hop from header to header than to read what is between.
 _HOP_BYTES_MIN = 2 * 1024
 
 

@@ -1,7 +1,7 @@
 """What is known to be safe about a partition: the file that recovery starts from.
 
 It is written again, atomically, whenever a segment was rolled, removed or compacted, or enough was
-written. Everything it names lies on disk for good: what differs from it later is damage.
+written. Everything it names is on disk for good: what differs from it later is damage.
 """
 
 import json
@@ -43,7 +43,7 @@ class Checkpoint(NamedTuple):
     start_offset: int = 0
     # In order; the last one may have grown since. The flush mark is the end of the last one.
     segments: tuple[SegmentFacts, ...] = ()
-    # What lies before the first entry, and Raft's own entries up to the flush mark.
+    # What is before the first entry, and Raft's own entries up to the flush mark.
     base: LogBase = LogBase()
     own: Sequence[OwnEntry] = ()
     # Compaction has seen everything before this offset.

@@ -167,7 +167,7 @@ class DataDirectory:
         self._identity = joined
 
     def log_directories(self) -> list[Path]:
-        """Where a log lies: the metadata's and every partition's."""
+        """Where a log is: the metadata's and every partition's."""
         found = [self.metadata_directory]
         for topic_id in self.list_topic_directories():
             topic = self._topics / topic_id.hex

@@ -118,7 +118,7 @@ class Log:
 
         One who opens many may sync their tails in one go, before any of them is used.
         A torn end is cut off; damage raises StorageDamaged with its file and position, unless it
-        lies behind the flush mark and others can fill in what is cut: `is_shared` says so of the
+        is behind the flush mark and others can fill in what is cut: `is_shared` says so of the
         newest membership (encoded). Then `doubt` says what is missing.
         """
         state, has_deleted_marks = recovery.recover(
@@ -198,7 +198,7 @@ class Log:
 
     @property
     def base(self) -> LogBase:
-        """What lies before the first entry that is kept."""
+        """What is before the first entry that is kept."""
         return self._state.extent.own.base
 
     @property
@@ -221,7 +221,7 @@ class Log:
     def own_entries(self) -> Sequence[OwnEntry]:
         return self._state.extent.own.entries
 
-    # These four raise EntriesGone for what lies before the log, and EntriesCut for what lies
+    # These four raise EntriesGone for what is before the log, and EntriesCut for what is
     # behind it: one who asks from another thread can't know where it ends at this moment.
 
     def term_at(self, index: LogIndex) -> Term:
@@ -251,7 +251,7 @@ class Log:
         """The entries in [low, high) without holes; at least one, then as many as fit.
 
         A gap that `low` falls into is cut; a client's batch is never asked for from its middle.
-        Raises EntriesGone if `low` lies before the log; EntriesCut if `high` lies behind it, or
+        Raises EntriesGone if `low` is before the log; EntriesCut if `high` is behind it, or
         the log has no such entries any more.
         """
         if low >= high:
@@ -409,7 +409,7 @@ class Log:
         """Whole batches of one segment from the one that holds `offset`, none past `end`.
 
         At least one batch, even if it is larger than `bytes_max`; None if there is none. Raft's
-        own entries are never among them. What lies before `end` must be committed: the caller
+        own entries are never among them. What is before `end` must be committed: the caller
         reads the bytes later, and nobody may have cut them by then.
         """
         if offset >= end:

@@ -49,7 +49,7 @@ class _Budget:
 def read_entries(
     segments: SegmentList, own: OwnTable, low: int, high: int, bytes_max: int, sparse_below: int
 ) -> list[LogEntry]:
-    """The entries in [low, high), where one begins at `low` (or a gap lies) and one ends at `high`.
+    """The entries in [low, high), where one begins at `low` (or a gap is) and one ends at `high`.
 
     At least one, then as many as fit into `bytes_max`. Only below the offset `sparse_below` may
     anything be missing: elsewhere what looks like a gap is an offset that rotted.
@@ -126,7 +126,7 @@ class _Stretch:
         position, length = place
         data = segment.file.pread(length, position)
         start = 0
-        # What lies behind the end may be cut off or written again at this moment.
+        # What is behind the end may be cut off or written again at this moment.
         while start < length and self._offset < self._end:
             header = self._checked(segment, data, start, position)
             if header.is_gap:

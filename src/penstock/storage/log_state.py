@@ -158,7 +158,7 @@ class LogState:
         )
 
     def known_segment(self, facts: SegmentFacts, path: Path | None = None) -> Segment:
-        """A segment that lies on disk; its indexes are loaded when somebody needs them."""
+        """A segment that is on disk; its indexes are loaded when somebody needs them."""
         path = path or segment_path(self.directory, facts.base_offset)
         return Segment(
             self.open_files.file(path),

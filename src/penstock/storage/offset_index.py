@@ -52,7 +52,7 @@ class OffsetIndex:
         return self.positions[entry] if entry >= 0 else 0
 
     def before(self, position: int) -> "OffsetIndex":
-        """This index without what lies at or after `position`, as one of its own for readers."""
+        """This index without what is at or after `position`, as one of its own for readers."""
         count = bisect_right(self.positions, position - 1) if position > 0 else 0
         return OffsetIndex(self.base_offset, self.offsets[:count], self.positions[:count])
 

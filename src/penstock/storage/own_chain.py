@@ -54,7 +54,7 @@ class OwnChain:
 
 
 def guess_base(file_system: FileSystem, segments: Sequence[tuple[int, Path]]) -> LogBase:
-    """What lies before a log whose checkpoint is lost, as far as its files tell.
+    """What is before a log whose checkpoint is lost, as far as its files tell.
 
     The first own entry tells its index, and so that of everything before it. Without one, the log
     is taken for one that never had any.
@@ -83,7 +83,7 @@ def _readable(file_system: FileSystem, path: Path) -> list[tuple[BatchHeader, Ow
             if not found:
                 found.append((header, None))
     except (BadBatch, CorruptBatch):
-        # What lies behind is for the scan to judge.
+        # What is behind is for the scan to judge.
         return found
     finally:
         file.close()

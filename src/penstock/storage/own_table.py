@@ -1,6 +1,6 @@
 """Raft's own entries of one log, and what they tell: the index and the term of everything in it.
 
-An entry's index is its offset, plus the number of own entries before it, plus what lies before the
+An entry's index is its offset, plus the number of own entries before it, plus what is before the
 log. So nothing is kept per batch, and an index is for life: compaction and deletion change neither
 offsets nor own entries.
 """
@@ -20,7 +20,7 @@ _KINDS = {int(kind): kind for kind in OwnKind}
 
 
 class EntriesGone(LookupError):
-    """The index lies before the log: retention was faster than the reader."""
+    """The index is before the log: retention was faster than the reader."""
 
 
 class EntriesCut(LookupError):
@@ -28,7 +28,7 @@ class EntriesCut(LookupError):
 
 
 class LogBase(NamedTuple):
-    """What lies before a log's first entry."""
+    """What is before a log's first entry."""
 
     # The first offset of the log.
     offset: int = 0
@@ -49,7 +49,7 @@ class OwnEntry(NamedTuple):
     payload: bytes = b""
 
     def batch(self) -> bytes:
-        """The entry as it lies in the segment."""
+        """The entry as it is in the segment."""
         return build_own(
             self.kind, index=self.index, term=self.term, offset=self.offset, payload=self.payload
         )
@@ -260,7 +260,7 @@ class OwnTable:
         return self._indices[number] if number < self._count else NO_OFFSET
 
     def next_offset(self, offset: int) -> int:
-        """The offset of the first own entry that lies behind a record at `offset`."""
+        """The offset of the first own entry that is behind a record at `offset`."""
         number = bisect_right(self._offsets, offset, 0, self._count)
         return self._offsets[number] if number < self._count else NO_OFFSET
 
@@ -275,7 +275,7 @@ class OwnTable:
     def epochs(self, start_offset: int) -> list[tuple[int, int]]:
         """Terms in order, each with the first offset that it could write to.
 
-        Those that ended before `start_offset` are left out, and the one it lies in begins there.
+        Those that ended before `start_offset` are left out, and the one it is in begins there.
         """
         found = [(self.base.term, self.base.offset)] if self.base.term > 0 else []
         found += [

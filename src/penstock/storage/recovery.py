@@ -1,7 +1,7 @@
 """Brings a log back after a stop of any kind.
 
 What the checkpoint names was on disk for good, so it is trusted, and what contradicts it is
-damage. What lies behind the flush mark is checked batch by batch. A write that the crash tore is
+damage. What is behind the flush mark is checked batch by batch. A write that the crash tore is
 cut off: nobody was promised it. Anything else that is bad there may have been acknowledged. If
 others hold copies, it is cut off too and the log is in doubt until they have filled it again; the
 only copy is cut if nothing valid follows, and stops for its operator if something does.

@@ -60,7 +60,7 @@ class Inspection:
 
     def _found(self) -> list[int]:
         found = base_offsets(self.file_system.names(self.directory))
-        # What lies before the first listed segment was deleted; a start removes it.
+        # What is before the first listed segment was deleted; a start removes it.
         first = min((facts.base_offset for facts in self._listed()), default=0)
         return [base for base in found if base >= first]
 
@@ -220,7 +220,7 @@ def missing_tail(directory: Path, file_system: FileSystem | None = None) -> Miss
 
 
 def accept(directory: Path, end: LogEnd, file_system: FileSystem | None = None) -> None:
-    """This copy may lead although it lacks what lies before `end`, if no other has more of it."""
+    """This copy may lead although it lacks what is before `end`, if no other has more of it."""
     disk = file_system or RealFileSystem()
     checkpoint = read_checkpoint(disk, directory)
     doubt = checkpoint.doubt._replace(accepted=end)
@@ -267,7 +267,7 @@ class _Repair:
         return scans, []
 
     def _doubt(self, cutting: SegmentScan | None, rest: list[SegmentScan]) -> Doubt:
-        """Where the log ended: what the checkpoint knew to be there, or what lies behind it."""
+        """Where the log ended: what the checkpoint knew to be there, or what is behind it."""
         found = self._found
         known = NO_DOUBT if found.checkpoint is None else found.checkpoint.doubt
         table = found.chain.table

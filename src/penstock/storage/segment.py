@@ -155,7 +155,7 @@ class Segment:
         self.tail = Tail(next_offset, position)
 
     def cut(self, position: int, next_offset: int) -> None:
-        """Forgets what lies from `position` on; the file itself is the caller's affair."""
+        """Forgets what is from `position` on; the file itself is the caller's affair."""
         indexes = self.indexes().before(position)
         facts = self.facts_before(position, next_offset)
         with self._open_files.indexes.lock:
@@ -238,12 +238,12 @@ class Segment:
         tail: Tail,
         next_own: Callable[[int], int],
     ) -> int:
-        """Where the first own entry behind `start` lies, or an earlier end that is far enough."""
+        """Where the first own entry behind `start` is, or an earlier end that is far enough."""
         while own <= min(end, tail.next_offset):
             limit = self._before_own(own, start + bytes_max, tail.size)
             if limit > start:
                 return limit
-            # It lies before `start`, in a gap that begins with the offset that was asked for.
+            # It is before `start`, in a gap that begins with the offset that was asked for.
             own = next_own(own)
         return self._limit(end, tail)
 
@@ -299,7 +299,7 @@ class Segment:
             raise StorageDamaged(str(self.file.path), bad.position, bad.detail) from None
 
     def end_before(self, header: BatchHeader, position: int) -> int:
-        """The offset where the batches before this one, which lies at `position`, end."""
+        """The offset where the batches before this one, which is at `position`, end."""
         end = self.base_offset
         start = self.offset_index().floor(header.base_offset - 1)[1]
         for _, before in self.headers(start, position):

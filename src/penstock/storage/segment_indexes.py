@@ -24,14 +24,14 @@ class SegmentIndexes(NamedTuple):
 
     @property
     def end_position(self) -> int:
-        """Where the last batch that is remembered lies."""
+        """Where the last batch that is remembered is."""
         positions = self.offsets.positions
         return positions[-1] if positions else 0
 
     def note(
         self, header: BatchHeader, position: int, timestamp_before: int, interval: int
     ) -> None:
-        """A batch lies at `position`; remembered only if enough bytes lie before it.
+        """A batch is at `position`; remembered only if enough bytes lie before it.
 
         Never Raft's own entry: where its offset is looked up, the client's batch is meant.
         """
@@ -41,7 +41,7 @@ class SegmentIndexes(NamedTuple):
             self.offsets.append(header.base_offset, position)
 
     def before(self, position: int) -> "SegmentIndexes":
-        """Without what lies at or after `position`; new ones, since others may look at these."""
+        """Without what is at or after `position`; new ones, since others may look at these."""
         offsets = self.offsets.before(position)
         return SegmentIndexes(offsets, self.times.first(len(offsets)))
 

@@ -66,7 +66,7 @@ def latest(segments: SegmentList, start: int, end: int) -> TimedOffset | None:
 def _batches_to_compare(
     segment: Segment, start: int, end: int
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """The segment's latest batch if it lies in the range, else all that do."""
+    """The segment's latest batch if it is in the range, else all that are."""
     # That of a batch which is just being written is known before the batch is there.
     offset, next_offset = segment.max_timestamp_offset, segment.next_offset
     if next_offset <= end and start <= offset < next_offset:

@@ -30,7 +30,7 @@ class Scan(NamedTuple):
 
 
 def scan(records: memoryview, position: int, stop: int) -> Scan:
-    """Leaves out what lies before `position`, from `stop` on, and a batch that is cut short."""
+    """Leaves out what is before `position`, from `stop` on, and a batch that is cut short."""
     size = len(records)
     at = begin = 0
     next_offset = position

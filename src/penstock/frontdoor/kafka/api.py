@@ -92,7 +92,7 @@ class Call:
         self.now = now
 
 
-# An encoded response body: in one piece, or in parts when some of it lies in files.
+# An encoded response body: in one piece, or in parts when some of it is in files.
 Body: TypeAlias = "bytes | list[bytes | FileRange]"
 # What `encode` gives where the client expects nothing.
 NO_REPLY: Body = []

@@ -1,6 +1,6 @@
 """What a task of a replay does: bring the records of one partition into the target's partition.
 
-Its progress is the end of the target: what lies between the base, at which the replay began, and
+Its progress is the end of the target: what is between the base, at which the replay began, and
 the end is compared with the archive, record by record, and the rest is written behind it. So an
 attempt that comes after a killed one goes on where that one got to, and a record of somebody else
 in between is noticed instead of taken for one of the archive's.

@@ -11,7 +11,7 @@ LINES_MAX = 60
 
 
 def place_of_word(place: Place, word: str, *, is_in_text: bool = False) -> Place:
-    """Where the word stands at the place or below it, as long as the block goes on; else `place`.
+    """Where the word is at the place or below it, as long as the block goes on; else `place`.
 
     Problems that come from Spark or from an option's checker name a word, but not where the user
     wrote it. The lines of a text stand as far in as its first one; those of an entry further.

@@ -112,7 +112,7 @@ def table(
 ) -> Any:
     """A dataset that is stored, each micro-batch exactly once, by a flow of its name.
 
-    `format` is parquet (the default), delta or iceberg; without a `path` it lies in
+    `format` is parquet (the default), delta or iceberg; without a `path` it is in
     `tables/` beside the file. `every` is the time between two micro-batches.
     """
     place = place_of_caller()

@@ -2,7 +2,7 @@
 
 Each number is a file of its own at first. Whole hundreds of them are folded into one file, and
 whole hundreds of those into a larger one. A folded file is on the disk under its name before what
-it repeats is removed, and it wins over whatever file of one number lies beside it. So a crash at
+it repeats is removed, and it wins over whatever file of one number is beside it. So a crash at
 any point changes nothing of what is read.
 
 A reader that does not find a file looks for the folded one. A number that is folded can't be made

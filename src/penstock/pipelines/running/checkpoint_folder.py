@@ -53,7 +53,7 @@ def planned_ranges(checkpoint: Path, batch: int) -> dict[TopicPartition, range]:
 
 
 def _positions(checkpoint: Path, batch: int) -> dict[int, StreamOffset]:
-    """Of each source that is a topic, by its number: where it stands after the batch.
+    """Of each source that is a topic, by its number: where it is after the batch.
 
     The file has a line for its version, one for the batch as a whole, and one for each source.
     """

@@ -1,6 +1,6 @@
 """Refuses to go on from a checkpoint that is not the flow's, or no longer fits it.
 
-`flow.json` says whose checkpoint lies beside it and what the flow was like when it began. It is
+`flow.json` says whose checkpoint is beside it and what the flow was like when it began. It is
 written before Spark makes the checkpoint and completed with the query's id afterwards, so that a
 crash at any moment leaves either nothing or something that can be told apart from a foreign one.
 """

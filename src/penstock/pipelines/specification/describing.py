@@ -108,6 +108,6 @@ def _function(reference: FunctionReference) -> str:
 
 
 def _short(path: str, pipeline: Pipeline) -> str:
-    """Relative to the pipeline's folder where it lies in there."""
+    """Relative to the pipeline's folder where it is in there."""
     folder = Path(pipeline.file).parent
     return str(Path(path).relative_to(folder)) if Path(path).is_relative_to(folder) else path

@@ -58,7 +58,7 @@ class Graph:
 
 
 def graph_of(pipeline: Pipeline) -> Graph:
-    """The graph of a pipeline; what lies beside a dataset is in it when something takes it."""
+    """The graph of a pipeline; what is beside a dataset is in it when something takes it."""
     nodes = [*_datasets(pipeline), *_flows(pipeline)]
     edges = [*_edges(pipeline), *_handed_over(pipeline)]
     return Graph(name=pipeline.name, nodes=tuple(nodes), edges=tuple(edges))

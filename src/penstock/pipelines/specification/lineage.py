@@ -6,7 +6,7 @@ from penstock.pipelines.specification.model import REJECTED, UNDECODABLE, Pipeli
 
 
 def owner_of(pipeline: Pipeline, dataset: str) -> str | None:
-    """The source or step that a dataset belongs to: itself, or the one that it lies beside."""
+    """The source or step that a dataset belongs to: itself, or the one that it is beside."""
     known = {*pipeline.sources, *pipeline.steps}
     if dataset in known:
         return dataset
@@ -17,7 +17,7 @@ def owner_of(pipeline: Pipeline, dataset: str) -> str | None:
 
 
 def reached_from(pipeline: Pipeline, datasets: Iterable[str]) -> set[str]:
-    """These datasets and all from which they are computed, with what lies beside those."""
+    """These datasets and all from which they are computed, with what is beside those."""
     waiting = list(datasets)
     reached: set[str] = set()
     while waiting:

@@ -8,7 +8,7 @@ from penstock.model.errors import Explained
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where something stands; lines and columns count from 1."""
+    """Where something is; lines and columns count from 1."""
 
     file: str
     line: int | None = None

@@ -123,7 +123,7 @@ def _input_problems(
 
 
 def _is_broken(name: str, declared: Declared) -> bool:
-    """Whether a name, or the one it lies beside, was declared with problems."""
+    """Whether a name, or the one it is beside, was declared with problems."""
     broken = {one.lower() for one in declared.broken}
     sides = {one + side for one in broken for side in (UNDECODABLE, REJECTED)}
     return name.lower() in broken | sides
@@ -153,7 +153,7 @@ def _cycle_problems(declared: Declared) -> Iterator[Problem]:
 
 
 def dataset_needs(declared: Declared) -> dict[str, list[str]]:
-    """For each step the sources and steps that it takes, also by way of what lies beside them."""
+    """For each step the sources and steps that it takes, also by way of what is beside them."""
     spelling, sides = spelling_of(declared), declared.side_datasets
     needs = {}
     for step in declared.steps:

@@ -1,4 +1,4 @@
-"""Reads YAML to a tree that knows where each word stands, and finds keys that are given twice."""
+"""Reads YAML to a tree that knows where each word is, and finds keys that are given twice."""
 
 import re
 from dataclasses import dataclass, field

@@ -86,7 +86,7 @@ def gather(
 ) -> int:
     """Copies pieces of the source one after the other; returns where the data ends then.
 
-    Arrow does the copying: the pieces and what lies between them are taken for one array of
+    Arrow does the copying: the pieces and what is between them are taken for one array of
     binaries, of which every second one is wanted.
     """
     count = len(positions)

@@ -184,7 +184,7 @@ def _numbers(columns: list[Integers]) -> pa.Array:
 def _taken(data: Bytes, positions: Integers, lengths: Integers) -> pa.Array:
     """The pieces of the data, null as nothing; Arrow copies them.
 
-    Pieces that follow each other are, with what lies between them, one array of binaries, of which
+    Pieces that follow each other are, with what is between them, one array of binaries, of which
     every second one is wanted.
     """
     count = len(positions)

@@ -25,7 +25,7 @@ _INTO: dict[Codec, Callable[[memoryview, memoryview], int]] = {
 
 
 class Scratch:
-    """Room for decompressed records; what lies there is lost at `clear`."""
+    """Room for decompressed records; what is there is lost at `clear`."""
 
     def __init__(self) -> None:
         self.data: Bytes = np.empty(0, np.uint8)
@@ -37,7 +37,7 @@ class Scratch:
             self.data = np.empty(0, np.uint8)
 
     def add(self, codec: Codec, packed: memoryview) -> tuple[int, int] | None:
-        """Where the records lie now; None if they don't fit beside what lies there already."""
+        """Where the records lie now; None if they don't fit beside what is there already."""
         if self.filled and len(packed) * _GROWTH > len(self.data) - self.filled:
             return None
         unpack = _INTO.get(codec)

@@ -35,7 +35,7 @@ class Questions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What it said. The latest are best asked for last, so that nothing lies after them."""
+    """What it said. The latest are best asked for last, so that nothing is after them."""
 
     earliest: Offsets = field(default_factory=dict)
     latest: Offsets = field(default_factory=dict)

@@ -30,7 +30,7 @@ class Sample:
 
     @classmethod
     def of(cls, asked: int, header: BatchHeader | None) -> "Sample":
-        """What a peek found; None says that nothing lies from there to the end of the log."""
+        """What a peek found; None says that nothing is from there to the end of the log."""
         if header is None:
             return cls(asked=asked, offset=_NOWHERE, span=0, records=0, size_bytes=0)
         return cls(
@@ -104,7 +104,7 @@ def density(start: int, stop: int, samples: Iterable[Sample]) -> Density:
 
 
 def _pieces(sample: Sample, after: Sample | None, stop: int) -> Sequence[Piece]:
-    """From where the sample was asked for up to the next one: gap, batch, and what lies behind."""
+    """From where the sample was asked for up to the next one: gap, batch, and what is behind."""
     batch_start = min(max(sample.asked, sample.offset), stop)
     batch_stop = min(max(batch_start, sample.stop), stop)
     return (

@@ -38,7 +38,7 @@ def _density(cluster: WireCluster, wanted: OffsetRange) -> Density:
             # Whether the query may go on without it is for the reader of the range to say.
             break
         samples.append(Sample.of(point, header))
-        # Nothing lies from here to the end of the log, so that later points have nothing either.
+        # Nothing is from here to the end of the log, so that later points have nothing either.
         if header is None:
             break
     return density(wanted.start, wanted.stop, samples)
