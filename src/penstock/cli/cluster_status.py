@@ -1,18 +1,49 @@
 """What `penstock cluster status` shows: nodes with their roles, and what is wrong, if anything."""
 
+import shutil
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.output import counted, print_table
+from penstock.cli.fitted_table import Column, print_fitted
+from penstock.cli.output import counted
 
 if TYPE_CHECKING:
     from penstock.client.cluster import ClusterView, Moving, NodeView, PartitionView
 
 # A healthy cluster has none of these; a sick one may have thousands.
 ROWS_SHOWN_MAX = 50
+ROWS_SHOWN_MIN = 3
+# Around the rows of a list: a blank line, its title, the names of its columns, how many are left.
+LINES_AROUND = 4
+# Around everything: the headline, the names of columns, the number of partitions, the prompt.
+LINES_BESIDE = 4
+NODE_COLUMNS = (
+    Column(name="node", is_number=True),
+    Column(name="address", width_min=16, keeps_end=True),
+    Column(name="rack", rank=3, width_min=4),
+    Column(name="state"),
+    Column(name="role", rank=1),
+    Column(name="leaders", is_number=True, rank=2),
+    Column(name="replicas", is_number=True, rank=2),
+)
+# A partition's number stands at the end of its name.
+PARTITION = Column(name="partition", width_min=16, keeps_end=True)
+SICK_COLUMNS = (
+    PARTITION,
+    Column(name="leader"),
+    Column(name="replicas", width_min=8),
+    Column(name="in sync", width_min=7),
+)
+MOVING_COLUMNS = (
+    PARTITION,
+    Column(name="replicas", width_min=8),
+    Column(name="adding", width_min=6),
+    Column(name="removing", width_min=8),
+)
 
 
 def status_of(view: "ClusterView", moving: "Sequence[Moving]") -> dict[str, Any]:
@@ -43,7 +74,6 @@ def print_status(status: dict[str, Any]) -> None:
     controller = status["controller"]
     led = "without a controller" if controller is None else f"controlled by node {controller}"
     click.echo(f"Cluster {status['cluster_id']}, {counted(len(status['nodes']), 'node')}, {led}")
-    columns = ("node", "address", "rack", "state", "role", "leaders", "replicas")
     rows = [
         (
             one["node"],
@@ -56,7 +86,7 @@ def print_status(status: dict[str, Any]) -> None:
         )
         for one in status["nodes"]
     ]
-    print_table(columns, rows)
+    print_fitted(NODE_COLUMNS, rows)
     _print_partitions(status)
 
 
@@ -70,7 +100,7 @@ def _print_partitions(status: dict[str, Any]) -> None:
         click.echo(f"{total}, all with a leader and all copies in sync")
         return
     click.echo(total)
-    columns = ("partition", "leader", "replicas", "in sync")
+    rows_max = _rows_max(status)
     for title, key in (
         ("without a leader", "without_leader"),
         ("under-replicated", "under_replicated"),
@@ -79,21 +109,32 @@ def _print_partitions(status: dict[str, Any]) -> None:
             (_name(one), _leader(one["leader"]), _ids(one["replicas"]), _ids(one["in_sync"]))
             for one in status[key]
         ]
-        _print_some(title, columns, rows)
+        _print_some(title, SICK_COLUMNS, rows, rows_max)
     moving = [
         (_name(one), _ids(one["replicas"]), _ids(one["adding"]), _ids(one["removing"]))
         for one in status["moving"]
     ]
-    _print_some("being moved", ("partition", "replicas", "adding", "removing"), moving)
+    _print_some("being moved", MOVING_COLUMNS, moving, rows_max)
 
 
-def _print_some(title: str, columns: Sequence[str], rows: Sequence[tuple[str, ...]]) -> None:
+def _rows_max(status: dict[str, Any]) -> int:
+    """Of each list as many rows as the terminal has lines for, so that the nodes stay in sight."""
+    if not sys.stdout.isatty():
+        return ROWS_SHOWN_MAX
+    lists = sum(bool(status[key]) for key in ("without_leader", "under_replicated", "moving"))
+    lines = shutil.get_terminal_size().lines - len(status["nodes"]) - LINES_BESIDE
+    return max(ROWS_SHOWN_MIN, min(ROWS_SHOWN_MAX, lines // lists - LINES_AROUND))
+
+
+def _print_some(
+    title: str, columns: Sequence[Column], rows: Sequence[tuple[str, ...]], rows_max: int
+) -> None:
     if not rows:
         return
     click.echo(f"\n{counted(len(rows), 'partition')} {title}")
-    print_table(columns, rows[:ROWS_SHOWN_MAX])
-    if len(rows) > ROWS_SHOWN_MAX:
-        click.echo(f"... and {len(rows) - ROWS_SHOWN_MAX:,} more")
+    print_fitted(columns, rows[:rows_max])
+    if len(rows) > rows_max:
+        click.echo(f"... and {len(rows) - rows_max:,} more")
 
 
 def _node(

@@ -45,11 +45,11 @@ def run(
 ) -> None:
     """Run the pipeline that FILE describes.
 
-    Shows rates, lag, batch time, state, watermark and dead letters of each flow while it runs.
+    Shows the state of each flow while it runs, with rates, lag, broken rules and dead letters.
     Ctrl-C, SIGTERM and `penstock pipeline stop` end it after the current batches. The next run
     continues from there.
     """
-    from penstock.cli.pipeline.screen import screen
+    from penstock.cli.pipeline.screen import leave, screen
     from penstock.pipelines.running.extras import require_spark
     from penstock.pipelines.running.gate import StopGate
     from penstock.pipelines.running.runner import run_pipeline
@@ -59,7 +59,10 @@ def run(
     require_spark()
     pipeline = read_pipeline(path, parameters)
     gate = StopGate()
-    with stop_by_signal(gate), screen(quiet=as_json) as watcher:
+    with (
+        screen(quiet=as_json) as watcher,
+        stop_by_signal(gate, before_death=lambda: leave(watcher)),
+    ):
         summary = run_pipeline(
             pipeline, master=master, once=once, settings=settings, gate=gate, watcher=watcher
         )
@@ -77,14 +80,16 @@ def _print(summary: "RunSummary") -> None:
 
 
 def _flow_line(flow: "FlowSummary") -> str:
+    from penstock.cli.pipeline.screen_cells import broken
+
     said = f"{flow.name}: {counted(flow.rows_in, 'row')} in"
     if flow.rows_out is not None:
         said += f", {counted(flow.rows_out, 'row')} to {flow.sink}"
     said += f", {flow.batches:,} {'batch' if flow.batches == 1 else 'batches'}"
     if flow.dead_letters:
         said += f", {counted(flow.dead_letters, 'dead letter')}"
-    if flow.broken_rules:
-        said += f", {counted(flow.broken_rules, 'broken rule')}"
+    for dataset, rule, count in broken(flow.rules):
+        said += f", {counted(count, 'row')} broke the rule {dataset}.{rule}"
     if flow.restarts:
         said += f", restarted {counted(flow.restarts, 'time')}"
     return said + "."

@@ -1,36 +1,31 @@
-"""Shows a running pipeline: a live table on a terminal, lines elsewhere."""
+"""Shows a running pipeline: a live screen on a terminal, lines elsewhere."""
 
-import socket
+import io
+import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-from penstock.cli.pipeline.screen_cells import (
-    COLUMNS,
-    TEXT_COLUMNS,
-    cells,
-    line,
-    restart_line,
-    shortened,
-)
+from penstock.cli.pipeline.screen_cells import line, restart_line
+from penstock.cli.pipeline.screen_frame import Frame
 from penstock.pipelines.running.broker_watch import changes
 from penstock.pipelines.running.progress import BatchProgress
-from penstock.pipelines.running.run_record import Rest, Run, RunState
+from penstock.pipelines.running.run_record import Rest, RunState
 from penstock.pipelines.running.watching import Nobody, RunView, Watcher
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.table import Table
+    from rich.console import Console, RenderableType
 
 # A flow with quick batches does not fill a log.
 LINE_EVERY_S = 1.0
 REFRESH_PER_SECOND = 4
-# What a server listens on, and no browser can open.
-EVERY_ADDRESS = ("0.0.0.0", "::")
+# Of what flows print while the screen is theirs, that much comes onto the terminal afterwards.
+PRINTED_LINES_MAX = 1_000
+# The cursor is shown, and the terminal has its old content again.
+LEAVE = b"\x1b[?25h\x1b[?1049l"
 
 
 class PlainScreen:
@@ -68,12 +63,29 @@ class PlainScreen:
         sys.stderr.flush()
 
 
+class Printed(io.TextIOBase):
+    """Takes the place of stdout while the terminal is a screen's; keeps the last lines."""
+
+    def __init__(self) -> None:
+        self.lines: deque[str] = deque(maxlen=PRINTED_LINES_MAX)
+        self._begun = ""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        *whole, self._begun = (self._begun + text).split("\n")
+        self.lines.extend(whole)
+        return len(text)
+
+
 class LiveScreen:
-    """A table that redraws itself; `drawn` is what is on the terminal."""
+    """A picture that redraws itself; `drawn` is what is on the terminal."""
 
     def __init__(self) -> None:
         self._phase = ""
         self._view: RunView | None = None
+        self.printed = Printed()
 
     def phase(self, sentence: str) -> None:
         self._phase = sentence
@@ -87,72 +99,15 @@ class LiveScreen:
     @property
     def drawn(self) -> "RenderableType":
         if self._view is None:
-            from rich.spinner import Spinner
+            from rich.text import Text
 
-            return Spinner("dots", text=self._phase)
-        table = flows_table(self._view)
-        if self._phase:
-            table.caption = self._phase
-        return table
+            return Text(self._phase)
+        return Frame(view=self._view, phase=self._phase, printed=tuple(self.printed.lines))
 
-
-def flows_table(view: RunView) -> "Table":
-    """All flows with all that is known of them."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(
-        title=headline(view.run),
-        caption="\n".join(waits(view)) or None,
-        box=SIMPLE_HEAD,
-        title_justify="left",
-        caption_justify="left",
-        pad_edge=False,
-    )
-    rows = [cells(replace(flow, sink=shortened(flow.sink))) for flow in view.flows]
-    # A column that has nothing to say takes no room.
-    shown = [index for index in range(len(COLUMNS)) if any(row[index] for row in rows)]
-    for index in shown:
-        is_text = COLUMNS[index] in TEXT_COLUMNS
-        table.add_column(COLUMNS[index], justify="left" if is_text else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*(row[index] for index in shown))
-    return table
-
-
-def waits(view: RunView) -> list[str]:
-    """What a run waits for, each in a sentence; one that was killed may have left a note of it."""
-    if view.run.is_over:
-        return []
-    restarts = [restart_line(flow, rest) for flow, rest in view.run.resting.items()]
-    return changes({}, view.run.silent) + restarts
-
-
-def headline(run: Run) -> str:
-    """Such as "iot, running on local[2] for 65 s, http://localhost:4040"."""
-    seconds = ((run.ended_ms or time.time() * 1000) - run.started_ms) / 1000
-    where = f" on {run.master}" if run.master else ""
-    said = f"{run.pipeline}: {run.state}{where}"
-    if run.state is not RunState.KILLED:
-        said += f", {seconds:.0f} s"
-    pages = web_pages(run)
-    return f"{said}, {pages}" if pages and not run.is_over else said
-
-
-def web_pages(run: Run) -> str | None:
-    """The address of Spark's own pages, if it can be opened from this machine.
-
-    Spark listens on loopback where a run has one machine, and that is another one elsewhere.
-    """
-    parts = urlsplit(run.ui or "")
-    if not parts.hostname:
-        return None
-    is_loopback = parts.hostname in ("localhost", "::1") or parts.hostname.startswith("127.")
-    if parts.hostname not in EVERY_ADDRESS and not is_loopback:
-        return run.ui
-    if run.host != socket.gethostname():
-        return None
-    return run.ui if is_loopback else f"{parts.scheme}://127.0.0.1:{parts.port}"
+    @property
+    def last(self) -> Frame | None:
+        """The run as it was shown last, for a terminal that is nobody's screen any more."""
+        return None if self._view is None else Frame(view=self._view)
 
 
 @contextmanager
@@ -160,20 +115,59 @@ def screen(*, quiet: bool) -> Iterator[Watcher]:
     """The watcher for a terminal, or for a pipe or a file."""
     if quiet:
         yield Nobody()
-    elif not sys.stderr.isatty():
+        return
+    from rich.console import Console
+
+    # On stderr, so that the rows of a console sink can go elsewhere.
+    console = Console(stderr=True, markup=False, highlight=False)
+    if not console.is_terminal or console.is_dumb_terminal:
         yield PlainScreen()
     else:
-        from rich.console import Console
-        from rich.live import Live
+        with _live_screen(console) as shown:
+            yield shown
 
-        shown = LiveScreen()
-        # On stderr, so that the rows of a console sink can go elsewhere.
-        console = Console(stderr=True, markup=False, highlight=False)
-        with Live(
-            get_renderable=lambda: shown.drawn,
-            console=console,
-            refresh_per_second=REFRESH_PER_SECOND,
-            # What is printed on the same terminal goes above the table.
-            redirect_stdout=sys.stdout.isatty(),
+
+@contextmanager
+def _live_screen(console: "Console") -> Iterator[LiveScreen]:
+    shown = LiveScreen()
+    stdout = sys.stdout
+    try:
+        with (
+            full_screen(console, lambda: shown.drawn),
+            # Rows that go to the same terminal are shown below the flows.
+            redirect_stdout(shown.printed if stdout.isatty() else stdout),
         ):
             yield shown
+    except BaseException:
+        if shown.last is not None:
+            console.print(shown.last)
+        raise
+    finally:
+        for each in shown.printed.lines:
+            stdout.write(each + "\n")
+
+
+@contextmanager
+def full_screen(console: "Console", draw: "Callable[[], RenderableType]") -> Iterator[None]:
+    """The whole terminal is drawn, and drawn again a few times a second.
+
+    That is the terminal's second screen, which it does not scroll and does not wrap: every sign of
+    it is written each time, so that nothing of an old picture stays after its size has changed.
+    """
+    from rich.live import Live
+
+    with Live(
+        get_renderable=draw,
+        console=console,
+        screen=True,
+        refresh_per_second=REFRESH_PER_SECOND,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    ):
+        yield
+
+
+def leave(watcher: Watcher) -> None:
+    """Gives the terminal back, for a process that ends without another word."""
+    if isinstance(watcher, LiveScreen):
+        os.write(sys.stderr.fileno(), LEAVE)

@@ -14,7 +14,7 @@ from penstock.cli.pipeline.storage_options import find_storage, storage_options
 
 if TYPE_CHECKING:
     from penstock.pipelines.running.storage import Storage
-    from penstock.pipelines.running.watching import RunView
+    from penstock.pipelines.running.watching import FlowView, RunView
 
 WATCH_EVERY_S = 1.0
 
@@ -43,29 +43,66 @@ def status(
 
 
 def _show(storage: "Storage", as_json: bool) -> None:
-    from penstock.cli.pipeline.screen import headline, waits
-    from penstock.cli.pipeline.screen_cells import COLUMNS, cells
     from penstock.pipelines.running.looking import look
 
     view = look(storage)
     if as_json:
         print_json(_content(view))
         return
-    click.echo(headline(view.run))
-    if view.run.error:
-        click.echo(view.run.error)
-    for sentence in waits(view):
-        click.echo(sentence)
-    print_table(COLUMNS, [list(cells(flow)) for flow in view.flows])
+    if sys.stdout.isatty():
+        _draw(view)
+    else:
+        _print(view)
     sys.stdout.flush()
 
 
+def _draw(view: "RunView") -> None:
+    from rich.console import Console
+
+    from penstock.cli.pipeline.screen_frame import Frame
+
+    Console(markup=False, highlight=False).print(Frame(view=view))
+
+
+def _print(view: "RunView") -> None:
+    """Each column and each sentence whole, for pipes and logs."""
+    from penstock.cli.pipeline.screen_cells import COLUMNS, broken_rules, cells
+    from penstock.cli.pipeline.screen_frame import headline, troubles
+
+    click.echo(headline(view.run))
+    for sentence in troubles(view):
+        click.echo(sentence)
+    # The sink, which is last, with its whole path.
+    rows = [[*cells(flow)[:-1], flow.sink] for flow in view.flows]
+    print_table([column.name for column in COLUMNS], rows)
+    if broken := broken_rules(view):
+        click.echo("")
+        counts = [
+            (rule.dataset, rule.rule, flow, count)
+            for rule in broken
+            for flow, count in rule.rows.items()
+        ]
+        print_table(("dataset", "broken rule", "flow", "rows"), counts)
+
+
 def _content(view: "RunView") -> dict[str, Any]:
-    flows = {
-        flow.name: {"sink": flow.sink, "state": str(flow.state), "last": _last(flow.last)}
-        for flow in view.flows
+    return {"run": asdict(view.run), "flows": {flow.name: _flow(flow) for flow in view.flows}}
+
+
+def _flow(flow: "FlowView") -> dict[str, Any]:
+    from penstock.cli.pipeline.screen_cells import broken
+
+    return {
+        "sink": flow.sink,
+        "state": str(flow.state),
+        "restart": None if flow.rest is None else asdict(flow.rest),
+        "failure": flow.failure,
+        "broken_rules": [
+            {"dataset": dataset, "rule": rule, "rows": count}
+            for dataset, rule, count in broken(flow.last.total.rules if flow.last else {})
+        ],
+        "last": _last(flow.last),
     }
-    return {"run": asdict(view.run), "flows": flows}
 
 
 def _last(batch: Any) -> dict[str, Any] | None:
@@ -73,11 +110,15 @@ def _last(batch: Any) -> dict[str, Any] | None:
 
 
 def _watch(storage: "Storage") -> None:
-    from rich.live import Live
+    from rich.console import Console
 
-    from penstock.cli.pipeline.screen import flows_table
+    from penstock.cli.pipeline.screen import full_screen
+    from penstock.cli.pipeline.screen_frame import Frame
     from penstock.pipelines.running.looking import look
 
-    with Live(get_renderable=lambda: flows_table(look(storage)), refresh_per_second=1):
+    view = look(storage)
+    console = Console(markup=False, highlight=False)
+    with full_screen(console, lambda: Frame(view=view)):
         while True:
             time.sleep(WATCH_EVERY_S)
+            view = look(storage)

@@ -11,9 +11,6 @@ from typing import Self
 
 from penstock.client.connection import check_reachable
 from penstock.client.errors import BrokerUnreachable
-from penstock.pipelines.specification.model import Pipeline, TopicSink, TopicSource
-from penstock.spark.options.given import Given
-from penstock.spark.options.kafka_settings import BOOTSTRAP
 
 LOOK_EVERY_S = 2.0
 LOOK_TIMEOUT_S = 2.0
@@ -69,18 +66,6 @@ class BrokerWatch:
     def _run(self) -> None:
         while not self._is_over.wait(self._every_s):
             self.look_once()
-
-
-def broker_addresses(pipeline: Pipeline) -> list[str]:
-    """Of all topics that a pipeline reads or writes."""
-    sinks = (flow.sink for flow in pipeline.flows.values())
-    topics = (
-        one
-        for one in (*pipeline.sources.values(), *sinks)
-        if isinstance(one, TopicSource | TopicSink)
-    )
-    found = (Given.of(one.options).text(BOOTSTRAP) for one in topics)
-    return [address for address in found if address]
 
 
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

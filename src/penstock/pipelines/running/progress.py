@@ -24,6 +24,8 @@ SIZE_MAX = 4 * 1024 * 1024
 TAIL_SIZE = 256 * 1024
 
 Json = Mapping[str, Any]
+RuleCounts = Mapping[str, Mapping[str, int]]
+"""Rows that broke a rule, by dataset and rule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,25 +36,19 @@ class Totals:
     rows_out: int = 0
     late_rows: int = 0
     dead_letters: int = 0
-    rules: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Rows that broke a rule, by dataset and rule."""
+    rules: RuleCounts = field(default_factory=dict)
 
     @property
     def broken_rules(self) -> int:
-        return sum(sum(rules.values()) for rules in self.rules.values())
+        return count_of(self.rules)
 
     def plus(self, batch: "BatchProgress") -> "Totals":
-        rules = {dataset: dict(counts) for dataset, counts in self.rules.items()}
-        for dataset, counts in batch.rules.items():
-            sums = rules.setdefault(dataset, {})
-            for rule, count in counts.items():
-                sums[rule] = sums.get(rule, 0) + count
         return Totals(
             rows_in=self.rows_in + batch.rows_in,
             rows_out=self.rows_out + (batch.rows_out or 0),
             late_rows=self.late_rows + batch.late_rows,
             dead_letters=self.dead_letters + batch.dead_letters,
-            rules=rules,
+            rules=plus(self.rules, batch.rules),
         )
 
 
@@ -85,8 +81,7 @@ class BatchProgress:
     late_rows: int = 0
     """Dropped, because they came after the watermark."""
     watermark: str | None = None
-    rules: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Rows that broke a rule, by dataset and rule."""
+    rules: RuleCounts = field(default_factory=dict)
     dead_letters: int = 0
     """Records that could not be decoded; they go to `<source>_undecodable`."""
     total: Totals = Totals()
@@ -97,7 +92,7 @@ class BatchProgress:
 
     @property
     def broken_rules(self) -> int:
-        return sum(sum(rules.values()) for rules in self.rules.values())
+        return count_of(self.rules)
 
     @property
     def rate(self) -> float:
@@ -137,6 +132,20 @@ def batch_progress(spark: Json, written: Written | None) -> BatchProgress:
         rules=_rules(observed),
         dead_letters=_dead_letters(observed),
     )
+
+
+def plus(some: RuleCounts, more: RuleCounts) -> RuleCounts:
+    sums = {dataset: dict(counts) for dataset, counts in some.items()}
+    for dataset, counts in more.items():
+        into = sums.setdefault(dataset, {})
+        for rule, count in counts.items():
+            into[rule] = into.get(rule, 0) + count
+    return sums
+
+
+def count_of(rules: RuleCounts) -> int:
+    """How often a rule was broken, whichever."""
+    return sum(sum(counts.values()) for counts in rules.values())
 
 
 def with_lag_from(batch: BatchProgress, before: BatchProgress | None) -> BatchProgress:

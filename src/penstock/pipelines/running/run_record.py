@@ -4,14 +4,16 @@ import fcntl
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
 from penstock.pipelines.lakes.full_disk import is_full_disk
+from penstock.pipelines.running.flow_brokers import brokers_by_flow
 from penstock.pipelines.running.refusals import RunRefused
+from penstock.pipelines.running.sink_names import sink_name
 from penstock.pipelines.running.storage import Storage, read_json, write_json
 from penstock.pipelines.specification.model import Pipeline
 
@@ -31,6 +33,22 @@ class RunState(StrEnum):
 
 
 OVER = frozenset({RunState.ENDED, RunState.FAILED, RunState.KILLED})
+
+
+class Phase(StrEnum):
+    """How far a run has come with a flow."""
+
+    WAITING = "waiting"
+    """For the flows that write what it reads."""
+    STARTING = "starting"
+    RUNNING = "running"
+    IDLE = "idle"
+    STOPPED = "stopped"
+    ENDED = "ended"
+
+    @property
+    def is_over(self) -> bool:
+        return self in (Phase.STOPPED, Phase.ENDED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +81,14 @@ class Run:
     """Where Spark's own web pages are."""
     once: bool = False
     flows: tuple[str, ...] = ()
+    sinks: Mapping[str, str] = field(default_factory=dict)
+    """What each flow writes to, in a word or two."""
+    brokers: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The addresses that each flow reads and writes."""
+    phases: Mapping[str, Phase] = field(default_factory=dict)
+    """By flow."""
+    failures: Mapping[str, str] = field(default_factory=dict)
+    """By flow that has failed for good: why."""
     silent: Mapping[str, str] = field(default_factory=dict)
     """Brokers that don't answer at the moment: by address, a sentence."""
     resting: Mapping[str, Rest] = field(default_factory=dict)
@@ -92,9 +118,18 @@ class RunBook:
             self.run = replace(self.run, state=state)
             self._note()
 
-    def waiting(self, *, silent: Mapping[str, str], resting: Mapping[str, Rest]) -> None:
-        if (silent, resting) != (self.run.silent, self.run.resting):
-            self.run = replace(self.run, silent=silent, resting=resting)
+    def flows(
+        self,
+        *,
+        phases: Mapping[str, Phase],
+        failures: Mapping[str, str],
+        resting: Mapping[str, Rest],
+        silent: Mapping[str, str],
+    ) -> None:
+        """How the flows are, as often as somebody looks; written when it has changed."""
+        run = replace(self.run, phases=phases, failures=failures, resting=resting, silent=silent)
+        if run != self.run:
+            self.run = run
             self._note()
 
     def ended(self, error: str | None = None, failed_flow: str | None = None) -> None:
@@ -126,6 +161,8 @@ def new_run(pipeline: Pipeline, *, once: bool) -> Run:
         pipeline=pipeline.name,
         file=pipeline.file,
         flows=tuple(pipeline.flows),
+        sinks={flow.name: sink_name(flow.sink) for flow in pipeline.flows.values()},
+        brokers=brokers_by_flow(pipeline),
         pid=os.getpid(),
         host=socket.gethostname(),
         started_ms=now_ms(),
@@ -143,9 +180,11 @@ def last_run(storage: Storage) -> Run | None:
     if content is None:
         return None
     resting = content.get("resting", {})
+    phases = content.get("phases", {})
     shaped = {
         "state": RunState(content["state"]),
         "flows": tuple(content["flows"]),
+        "phases": {flow: Phase(phase) for flow, phase in phases.items()},
         "resting": {flow: Rest(**rest) for flow, rest in resting.items()},
     }
     run = Run(**(content | shaped))

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 NO_BATCH = -1
-INITIALISING = "Initializing sources"
+# What Spark says of a query before it looks at its sources for the first time.
+INITIALISING = "Initializing"
 INITIALISING_TIMEOUT_S = 60.0
 TELLING_TIMEOUT_S = 2.0
 # Spark tells of a batch at once; an account that nobody asked for by then is never asked for.
@@ -54,10 +55,11 @@ class RunningFlow:
         self._raised: Exception | None = None
         self._was_stopped = False
         self._is_stuck = False
+        self._is_starting = False
         self._initialised_by = 0.0
         self._patient_until: float | None = None
         self._log = ProgressLog(folder.progress)
-        self.last = self._last_of_checkpoint()
+        self.last = last_of_checkpoint(folder)
 
     @property
     def name(self) -> str:
@@ -70,15 +72,19 @@ class RunningFlow:
     def started(self, query: "StreamingQuery") -> None:
         self._query = query
         self._raised = None
+        self._is_starting = True
         self._initialised_by = time.monotonic() + INITIALISING_TIMEOUT_S
 
     @property
     def is_initialising(self) -> bool:
         """Whether Spark is still starting the Python processes that plan the flow's reads."""
-        if self._query is None or not self._query.isActive:
+        if not self._is_starting or self._query is None or not self._query.isActive:
             return False
+        # Spark is not asked again after that: each question is a call into the JVM.
         message = self._query.status["message"]
-        return message == INITIALISING and time.monotonic() < self._initialised_by
+        is_in_time = time.monotonic() < self._initialised_by
+        self._is_starting = message.startswith(INITIALISING) and is_in_time
+        return self._is_starting
 
     def on_written(self, epoch: Epoch, written: Written) -> None:
         self._written[epoch.batch] = written
@@ -149,10 +155,11 @@ class RunningFlow:
     def _last_batch(self) -> int:
         return self.last.batch if self.last is not None else NO_BATCH
 
-    def _last_of_checkpoint(self) -> BatchProgress | None:
-        last = self._log.last()
-        query = query_id(self.folder.checkpoint)
-        return last[0] if last and last[0].query == query else None
+
+def last_of_checkpoint(folder: FlowFolder) -> BatchProgress | None:
+    """The last batch that was kept; None if it belongs to another checkpoint than there is."""
+    last = ProgressLog(folder.progress).last()
+    return last[0] if last and last[0].query == query_id(folder.checkpoint) else None
 
 
 def _progress_since(query: Any, batch: int) -> list[dict[str, Any]]:

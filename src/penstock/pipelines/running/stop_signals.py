@@ -1,5 +1,6 @@
 """SIGTERM and Ctrl-C end a run after its batch; the second one ends it at once."""
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,19 +12,25 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
-def stop_by_signal(gate: StopGate, told: Callable[[], None] = lambda: None) -> Iterator[None]:
+def stop_by_signal(
+    gate: StopGate, before_death: Callable[[], None] = lambda: None
+) -> Iterator[None]:
     """While the block runs the first signal closes the gate; only for a process's main thread.
 
-    `told` is called from the handler and must not do more than note it.
+    `before_death` is called in the handler of the second, which ends the process.
     """
 
-    def on_signal(number: int, frame: FrameType | None) -> None:
+    def on_first(number: int, frame: FrameType | None) -> None:
         gate.request()
-        told()
         for one in SIGNALS:
-            signal.signal(one, signal.SIG_DFL)
+            signal.signal(one, on_second)
 
-    before = {number: signal.signal(number, on_signal) for number in SIGNALS}
+    def on_second(number: int, frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        before_death()
+        os.kill(os.getpid(), number)
+
+    before = {number: signal.signal(number, on_first) for number in SIGNALS}
     try:
         yield
     finally:

@@ -1,21 +1,12 @@
 """What a run shows of itself to its watcher: a screen, a test, nobody."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Protocol
 
+from penstock.pipelines.running.flow_states import FlowState, flow_state
 from penstock.pipelines.running.progress import BatchProgress
-from penstock.pipelines.running.run_record import Run
-
-
-class FlowState(StrEnum):
-    WAITING = "waiting"
-    """For the flows that write what it reads, in a run that ends by itself."""
-    RUNNING = "running"
-    RESTARTING = "restarting"
-    """It has failed, and is started again after a pause."""
-    ENDED = "ended"
-    FAILED = "failed"
+from penstock.pipelines.running.run_record import Rest, Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +16,10 @@ class FlowView:
     name: str
     sink: str
     state: FlowState
+    rest: Rest | None = None
+    """Until it is started again."""
+    failure: str | None = None
+    """Why it has failed for good."""
     last: BatchProgress | None = None
     """The last batch that has ended, maybe in an earlier run."""
 
@@ -33,6 +28,22 @@ class FlowView:
 class RunView:
     run: Run
     flows: tuple[FlowView, ...]
+
+
+def run_view(run: Run, last: Callable[[str], BatchProgress | None]) -> RunView:
+    """A run by its record, from inside or from outside; `last` has the last batch of each flow."""
+    flows = tuple(
+        FlowView(
+            name=name,
+            sink=run.sinks.get(name, ""),
+            state=flow_state(run, name),
+            rest=None if run.is_over else run.resting.get(name),
+            failure=run.failures.get(name),
+            last=last(name),
+        )
+        for name in run.flows
+    )
+    return RunView(run=run, flows=flows)
 
 
 class Watcher(Protocol):

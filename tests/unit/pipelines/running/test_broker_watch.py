@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from penstock.client.errors import no_answer
-from penstock.pipelines.running.broker_watch import BrokerWatch, broker_addresses, changes
+from penstock.pipelines.running.broker_watch import BrokerWatch, changes
+from penstock.pipelines.running.flow_brokers import brokers_by_flow
 from penstock.pipelines.specification.model import TopicSink, TopicSource
 from tests.unit.pipelines.running.rig import PLACE, flow, pipeline, to_console
 
@@ -44,9 +45,12 @@ def test_brokers_that_go_away_and_come_back_are_reported_once() -> None:
     ]
 
 
-def test_the_brokers_of_a_pipeline_are_those_of_its_topics(tmp_path: Path) -> None:
+def test_the_brokers_of_a_flow_are_those_of_its_topics(tmp_path: Path) -> None:
     option = "Kafka.Bootstrap.Servers"
     source = TopicSource(name="a", options={"subscribe": "a", option: "a:1"}, place=PLACE)
     sink = TopicSink(options={"topic": "b", option: "b:2"}, place=PLACE)
     flows = [flow("one", "a", sink), flow("two", "a", to_console())]
-    assert broker_addresses(pipeline(tmp_path, [source], flows)) == ["a:1", "b:2"]
+    assert brokers_by_flow(pipeline(tmp_path, [source], flows)) == {
+        "one": ["a:1", "b:2"],
+        "two": ["a:1"],
+    }

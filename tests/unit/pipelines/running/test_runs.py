@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -90,16 +92,33 @@ def test_a_worker_without_the_package_or_with_another_is_named() -> None:
         refuse([("b", "/python", "0.9")], "1.0")
 
 
-def test_the_first_signal_closes_the_gate_and_the_second_is_not_ours() -> None:
+def test_the_first_signal_closes_the_gate() -> None:
     gate = StopGate()
     before = signal.getsignal(signal.SIGTERM)
     with stop_by_signal(gate):
         assert not gate.is_requested
         os.kill(os.getpid(), signal.SIGTERM)
         assert gate.is_requested
-        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+TWO_SIGNALS = """
+import os, signal
+from penstock.pipelines.running.gate import StopGate
+from penstock.pipelines.running.stop_signals import stop_by_signal
+
+with stop_by_signal(StopGate(), before_death=lambda: print("farewell", flush=True)):
+    os.kill(os.getpid(), signal.SIGTERM)
+    print("goes on", flush=True)
+    os.kill(os.getpid(), signal.SIGINT)
+    print("is not reached", flush=True)
+"""
+
+
+def test_the_second_signal_ends_the_process_after_a_last_word() -> None:
+    outcome = subprocess.run([sys.executable, "-c", TWO_SIGNALS], capture_output=True, text=True)
+    assert outcome.stdout.splitlines() == ["goes on", "farewell"]
+    assert outcome.returncode == -signal.SIGINT
 
 
 def test_without_spark_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

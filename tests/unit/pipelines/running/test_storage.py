@@ -110,15 +110,13 @@ def test_a_run_is_seen_from_outside(storage: Storage, iot: Pipeline) -> None:
         look(storage)
     with sole_run(storage):
         book = RunBook(storage, new_run(iot, once=True))
-        record = FlowRecord(pipeline="iot", pipeline_id="a", flow="raw", sink="console")
-        keep_record(storage.flow("raw"), record)
         book.started(master="local[2]", application="local-1", ui=None)
         book.state(RunState.RUNNING)
         view = look(storage)
         assert view.run == book.run
         assert [(each.name, each.sink, each.state) for each in view.flows] == [
-            ("raw", "console", FlowState.RUNNING),
-            ("show", "", FlowState.RUNNING),
+            ("raw", "parquet /lake/raw", FlowState.STARTING),
+            ("show", "console", FlowState.STARTING),
         ]
         book.ended("The flow raw failed: no.", failed_flow="raw")
     view = look(storage)
