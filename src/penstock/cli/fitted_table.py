@@ -14,7 +14,8 @@ from penstock.cli.output import Cell, print_table
 if TYPE_CHECKING:
     from rich.table import Table
 
-ELLIPSIS = "…"
+# Signs that every terminal has.
+ELLIPSIS = "..."
 GAP = 2
 
 
@@ -67,10 +68,11 @@ def shortened(text: str, width: int, *, keeps_end: bool = False) -> str:
     """The text, or as much of it as there is room for, with a sign that something is missing."""
     if len(text) <= width:
         return text
-    if not keeps_end:
-        return text[: max(0, width - 1)] + ELLIPSIS
-    end = max(0, width - 1) // 2
-    return text[: max(0, width - 1 - end)] + ELLIPSIS + text[len(text) - end :]
+    room = width - len(ELLIPSIS)
+    if room < 1:
+        return text[: max(0, width)]
+    end = room // 2 if keeps_end else 0
+    return text[: room - end] + ELLIPSIS + text[len(text) - end :]
 
 
 def fitted_table(

@@ -80,7 +80,7 @@ class Printed(io.TextIOBase):
 
 
 class LiveScreen:
-    """A picture that redraws itself; `drawn` is what is on the terminal."""
+    """A picture that redraws itself; `draw` makes what is on a terminal of that height."""
 
     def __init__(self) -> None:
         self._phase = ""
@@ -96,13 +96,13 @@ class LiveScreen:
 
     def finished(self, flow: str, batch: BatchProgress) -> None: ...
 
-    @property
-    def drawn(self) -> "RenderableType":
+    def draw(self, height: int) -> "RenderableType":
         if self._view is None:
             from rich.text import Text
 
             return Text(self._phase)
-        return Frame(view=self._view, phase=self._phase, printed=tuple(self.printed.lines))
+        printed = tuple(self.printed.lines)
+        return Frame(view=self._view, height=height, phase=self._phase, printed=printed)
 
     @property
     def last(self) -> Frame | None:
@@ -133,7 +133,7 @@ def _live_screen(console: "Console") -> Iterator[LiveScreen]:
     stdout = sys.stdout
     try:
         with (
-            full_screen(console, lambda: shown.drawn),
+            full_screen(console, shown.draw),
             # Rows that go to the same terminal are shown below the flows.
             redirect_stdout(shown.printed if stdout.isatty() else stdout),
         ):
@@ -148,8 +148,8 @@ def _live_screen(console: "Console") -> Iterator[LiveScreen]:
 
 
 @contextmanager
-def full_screen(console: "Console", draw: "Callable[[], RenderableType]") -> Iterator[None]:
-    """The whole terminal is drawn, and drawn again a few times a second.
+def full_screen(console: "Console", draw: "Callable[[int], RenderableType]") -> Iterator[None]:
+    """The whole terminal, whose height `draw` gets, is drawn a few times a second.
 
     That is the terminal's second screen, which it does not scroll and does not wrap: every sign of
     it is written each time, so that nothing of an old picture stays after its size has changed.
@@ -157,7 +157,7 @@ def full_screen(console: "Console", draw: "Callable[[], RenderableType]") -> Ite
     from rich.live import Live
 
     with Live(
-        get_renderable=draw,
+        get_renderable=lambda: draw(console.height),
         console=console,
         screen=True,
         refresh_per_second=REFRESH_PER_SECOND,

@@ -43,9 +43,11 @@ RULES_INDENT = "  "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """Draws itself into the size that rich gives it; without a height it shows everything."""
+    """Draws itself into the width that rich gives it and the height that is known to be there."""
 
     view: RunView
+    height: int | None = None
+    """None: as many lines as it takes."""
     phase: str = ""
     printed: Sequence[str] = ()
     """What was printed meanwhile: the last lines fill the rest."""
@@ -53,7 +55,7 @@ class Frame:
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
         from rich.text import Text
 
-        width, height = options.max_width, options.height
+        width, height = options.max_width, self.height
         notes = note_lines(self.view, width, is_whole=height is None)
         if self.phase:
             notes = [self.phase, *notes]

@@ -118,7 +118,7 @@ def _watch(storage: "Storage") -> None:
 
     view = look(storage)
     console = Console(markup=False, highlight=False)
-    with full_screen(console, lambda: Frame(view=view)):
+    with full_screen(console, lambda height: Frame(view=view, height=height)):
         while True:
             time.sleep(WATCH_EVERY_S)
             view = look(storage)
