@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # A healthy cluster has none of these; a sick one may have thousands.
 ROWS_SHOWN_MAX = 50
-ROWS_SHOWN_MIN = 3
+ROWS_SHOWN_MIN = 1
 # Around the rows of a list: a blank line, its title, the names of its columns, how many are left.
 LINES_AROUND = 4
 # Around everything: the headline, the names of columns, the number of partitions, the prompt.
@@ -24,11 +24,11 @@ LINES_BESIDE = 4
 NODE_COLUMNS = (
     Column(name="node", is_number=True),
     Column(name="address", width_min=16, keeps_end=True),
-    Column(name="rack", rank=3, width_min=4),
+    Column(name="rack", rank=1),
     Column(name="state"),
-    Column(name="role", rank=1),
-    Column(name="leaders", is_number=True, rank=2),
-    Column(name="replicas", is_number=True, rank=2),
+    Column(name="role"),
+    Column(name="leaders", is_number=True),
+    Column(name="replicas", is_number=True),
 )
 # A partition's number stands at the end of its name.
 PARTITION = Column(name="partition", width_min=16, keeps_end=True)

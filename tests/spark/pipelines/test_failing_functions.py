@@ -4,8 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
+from penstock.cli.main import cli
 from penstock.pipelines.running.refusals import FlowFailed
 from penstock.pipelines.running.runner import run_pipeline
 from penstock.pipelines.specification.reading import read_pipeline
@@ -13,6 +15,7 @@ from penstock.pipelines.trying.cases import try_cases
 from tests.e2e.conftest import MakeTopic
 from tests.e2e.processes import Broker
 from tests.spark.conftest import Produce
+from tests.spark.pipelines.running_rig import Recorder
 
 STEPS = """\
 from pyspark.sql import functions as sf
@@ -84,8 +87,13 @@ def test_a_function_that_raises_is_told_with_its_line_and_its_batch(
     (tmp_path / "alarms.yaml").write_text(IN_YAML)
     in_yaml = read_pipeline(tmp_path / "alarms.yaml", given, environment={})
     said = f"ValueError: sensor 7 is too hot ({steps}:7, in warmer)."
+    watcher = Recorder()
     with pytest.raises(FlowFailed, match=re.escape(f"The flow warm failed: {said} {read}")):
-        run_pipeline(in_yaml, once=True, spark=spark)
+        run_pipeline(in_yaml, once=True, watcher=watcher, spark=spark)
+    # The screen of the run and `status` say it too.
+    assert [flow.failure for flow in watcher.views[-1].flows] == [f"{said} {read}"]
+    status = CliRunner().invoke(cli, ["pipeline", "status", "--storage", in_yaml.storage])
+    assert f"The flow warm failed: {said} {read}\n" in status.stdout
     [outcome] = try_cases(in_yaml, spark)
     assert [problem.partition(": ")[2] for problem in outcome.problems] == [
         f"warmed failed: {said}"
