@@ -34,11 +34,11 @@ class Column:
 def widths(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int
 ) -> Mapping[int, int]:
-    """How wide each column is that is shown, by its place; one that is empty is not."""
+    """How wide each column is that is shown, by its place; one that is empty only if needed."""
     whole = {
-        place: max(len(column.name), *(len(row[place]) for row in rows))
+        place: max(len(column.name), *(len(row[place]) for row in rows), 0)
         for place, column in enumerate(columns)
-        if any(row[place] for row in rows)
+        if column.rank == 0 or any(row[place] for row in rows)
     }
     shown = {place: size for place, size in whole.items() if columns[place].rank == 0}
     _shrink(shown, columns, width)

@@ -36,9 +36,9 @@ def test_the_first_text_gives_way_before_the_next() -> None:
     assert widths(COLUMNS, ROWS, 3) == {0: 6}
 
 
-def test_an_empty_column_takes_no_room() -> None:
-    assert widths(COLUMNS, [["a", "", "", "", "voter"]], 80) == {0: 4, 4: 5}
-    assert widths(COLUMNS, [], 80) == {}
+def test_an_empty_column_takes_no_room_unless_it_is_needed() -> None:
+    assert widths(COLUMNS, [["a", "", "", "", "voter"]], 80) == {0: 4, 1: 5, 2: 4, 4: 5}
+    assert widths(COLUMNS, [], 80) == {0: 4, 1: 5, 2: 4}
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,9 @@ def test_wider_terminals_show_more_columns_and_the_widest_all() -> None:
 def test_a_column_that_has_nothing_to_say_takes_no_room() -> None:
     quiet = replace(FLOW, last=replace(BATCH, state_rows=0, state_bytes=0, watermark=None, lag={}))
     header = lines_of(Frame(view=RunView(run=RUN, flows=(quiet,))), 200)[1]
-    assert not {"lag", "state rows", "state size", "watermark"} & set(names_in(header))
+    assert not {"state rows", "state size", "watermark"} & set(names_in(header))
+    begun = lines_of(Frame(view=RunView(run=RUN, flows=(replace(FLOW, last=None),))), 80)[1]
+    assert names_in(begun) == [*NEEDED, "to"]
 
 
 def test_a_dozen_flows_fit_a_small_terminal() -> None:
@@ -367,6 +369,11 @@ def test_only_a_terminal_that_can_be_drawn_on_is(
     with screen(quiet=True) as watcher:
         assert type(watcher) is Nobody
         leave(watcher)
+    # What makes rich draw in colours on a pipe does not make it a terminal.
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with screen(quiet=False) as watcher:
+        assert type(watcher) is PlainScreen
 
 
 class Terminal(io.StringIO):

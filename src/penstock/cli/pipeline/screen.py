@@ -24,6 +24,7 @@ LINE_EVERY_S = 1.0
 REFRESH_PER_SECOND = 4
 # Of what flows print while the screen is theirs, that much comes onto the terminal afterwards.
 PRINTED_LINES_MAX = 1_000
+CANT_BE_DRAWN_ON = ("dumb", "unknown")
 # The cursor is shown, and the terminal has its old content again.
 LEAVE = b"\x1b[?25h\x1b[?1049l"
 
@@ -115,21 +116,20 @@ def screen(*, quiet: bool) -> Iterator[Watcher]:
     """The watcher for a terminal, or for a pipe or a file."""
     if quiet:
         yield Nobody()
-        return
-    from rich.console import Console
-
-    # On stderr, so that the rows of a console sink can go elsewhere.
-    console = Console(stderr=True, markup=False, highlight=False)
-    if not console.is_terminal or console.is_dumb_terminal:
+    elif not sys.stderr.isatty() or os.environ.get("TERM") in CANT_BE_DRAWN_ON:
         yield PlainScreen()
     else:
-        with _live_screen(console) as shown:
+        with _live_screen() as shown:
             yield shown
 
 
 @contextmanager
-def _live_screen(console: "Console") -> Iterator[LiveScreen]:
+def _live_screen() -> Iterator[LiveScreen]:
+    from rich.console import Console
+
     shown = LiveScreen()
+    # On stderr, so that the rows of a console sink can go elsewhere.
+    console = Console(stderr=True, markup=False, highlight=False)
     stdout = sys.stdout
     try:
         with (
