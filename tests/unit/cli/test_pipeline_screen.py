@@ -192,6 +192,11 @@ def test_a_failure_is_told_whole_with_file_and_line() -> None:
     run = replace(RUN, state=RunState.FAILED, error=error, failures={"averages": said})
     shown = lines_of(Frame(view=RunView(run=run, flows=(failed,))), 80, 24)
     assert " ".join(each.strip() for each in shown).count(error) == 1
+    # At the end of a run the command says it, below the flows.
+    live = LiveScreen()
+    live.show(RunView(run=run, flows=(failed,)))
+    assert live.last is not None
+    assert lines_of(live.last, 80) == [*shown[:3], *shown[-2:]]
     assert shown[2].split()[:2] == ["averages", "failed"]
     lost = replace(run, error="Spark's process has died.")
     assert troubles(RunView(run=lost, flows=(failed,))) == ["Spark's process has died.", error]
@@ -225,6 +230,10 @@ def test_broken_rules_are_shown_rule_by_rule() -> None:
         "  readings.complete  1,003 in averages, 2 in table",
         "  readings.possible  9 in averages",
     ]
+    named = replace(view, flows=(counting("table", **{"r" * 99: 7}),))
+    for height in (24, None):
+        assert max(map(len, lines_of(Frame(view=named), 80, height))) <= 80
+        assert lines_of(Frame(view=named), 80, height)[-1].endswith("rrr  7 in table")
     many = replace(view, flows=tuple(counting(f"a_long_name_{n:02}", cold=n) for n in range(1, 13)))
     cut = lines_of(Frame(view=many), 80, 24)[-1]
     assert (len(cut), cut[-3:]) == (80, "...")

@@ -108,7 +108,7 @@ class LiveScreen:
     @property
     def last(self) -> Frame | None:
         """The run as it was shown last, for a terminal that is nobody's screen any more."""
-        return None if self._view is None else Frame(view=self._view)
+        return None if self._view is None else Frame(view=self._view, has_troubles=False)
 
 
 @contextmanager

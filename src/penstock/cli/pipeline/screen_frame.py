@@ -48,6 +48,8 @@ class Frame:
     view: RunView
     height: int | None = None
     """None: as many lines as it takes."""
+    has_troubles: bool = True
+    """Whether what went wrong is told here; who shows a frame at the end tells it elsewhere."""
     phase: str = ""
     printed: Sequence[str] = ()
     """What was printed meanwhile: the last lines fill the rest."""
@@ -56,9 +58,10 @@ class Frame:
         from rich.text import Text
 
         width, height = options.max_width, self.height
-        notes = note_lines(self.view, width, is_whole=height is None)
-        if self.phase:
-            notes = [self.phase, *notes]
+        notes = [self.phase] if self.phase else []
+        if self.has_troubles:
+            notes += trouble_lines(self.view, width)
+        notes += rule_lines(self.view, width, is_whole=height is None)
         flows = by_urgency(self.view.flows, None if height is None else _room(height, len(notes)))
         yield Text(shortened(headline(self.view.run), width), style="bold")
         yield flows_table(flows, width)
@@ -107,21 +110,25 @@ def _counted(flows: Iterable[FlowView]) -> str:
     return f"and {states.total()} more: {said}"
 
 
-def note_lines(view: RunView, width: int, *, is_whole: bool) -> list[str]:
-    """What went wrong and what the run waits for, in whole sentences; then rule by rule."""
-    lines = [
+def trouble_lines(view: RunView, width: int) -> list[str]:
+    """What went wrong and what the run waits for, in whole sentences."""
+    return [
         each
         for sentence in troubles(view)
-        for each in textwrap.wrap(sentence, width, subsequent_indent="  ") or [""]
+        for each in textwrap.wrap(sentence, width, subsequent_indent="  ")
     ]
+
+
+def rule_lines(view: RunView, width: int, *, is_whole: bool) -> list[str]:
+    """The rules that were broken, one after the other; a line for each unless it is told whole."""
     rules = broken_rules(view)
-    if rules:
-        lines.append(RULES_TITLE)
-    name_width = max((len(rule.name) for rule in rules), default=0)
+    lines = [RULES_TITLE] if rules else []
+    name_width = min(max((len(rule.name) for rule in rules), default=0), width // 2)
     for rule in rules:
-        said = f"{RULES_INDENT}{rule.name.ljust(name_width)}  {rule.by_flow}"
+        name = shortened(rule.name, name_width, keeps_end=True).ljust(name_width)
+        said = f"{RULES_INDENT}{name}  {rule.by_flow}"
         indent = " " * (len(RULES_INDENT) + name_width + 2)
-        whole = textwrap.wrap(said, width, subsequent_indent=indent, drop_whitespace=True)
+        whole = textwrap.wrap(said, width, subsequent_indent=indent)
         lines += whole if is_whole else [shortened(said, width)]
     return lines
 
