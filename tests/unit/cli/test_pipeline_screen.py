@@ -182,7 +182,7 @@ def test_a_flow_that_restarts_is_reported_once(capsys: pytest.CaptureFixture[str
     ]
 
 
-def test_a_failure_is_told_whole_with_file_and_line() -> None:
+def test_a_failure_is_reported_whole_with_file_and_line() -> None:
     said = (
         "ValueError: sensor 7 is too hot (/srv/iot/anomalies.py:46, in check). The record is in "
         "batch 12, which reads offsets 600 to 649 of partition 0 of topic readings."

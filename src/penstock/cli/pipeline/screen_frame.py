@@ -49,7 +49,7 @@ class Frame:
     height: int | None = None
     """None: as many lines as it takes."""
     has_troubles: bool = True
-    """Whether what went wrong is told here; who shows a frame at the end tells it elsewhere."""
+    """Whether it reports what went wrong; the command that ends does so itself."""
     phase: str = ""
     printed: Sequence[str] = ()
     """What was printed meanwhile: the last lines fill the rest."""
@@ -120,7 +120,7 @@ def trouble_lines(view: RunView, width: int) -> list[str]:
 
 
 def rule_lines(view: RunView, width: int, *, is_whole: bool) -> list[str]:
-    """The rules that were broken, one after the other; a line for each unless it is told whole."""
+    """The broken rules, one line each; `is_whole` takes more lines where one is too short."""
     rules = broken_rules(view)
     lines = [RULES_TITLE] if rules else []
     name_width = min(max((len(rule.name) for rule in rules), default=0), width // 2)

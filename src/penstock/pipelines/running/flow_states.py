@@ -24,7 +24,7 @@ class FlowState(StrEnum):
     STOPPING = "stopping"
     """It ends after its batch."""
     STOPPED = "stopped"
-    """It was told to end, or the run ended while it ran."""
+    """The run was asked to stop, or ended for another reason, before it had read everything."""
     ENDED = "ended"
     """It has read all that was there."""
     FAILED = "failed"

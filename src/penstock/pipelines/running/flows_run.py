@@ -167,8 +167,8 @@ class FlowsRun:
         if failure is not None:
             self._fail(flow.name, failure.sentence)
         else:
-            is_told = self._gate.is_requested
-            self._ended[flow.name] = Phase.STOPPED if is_told else Phase.ENDED
+            was_asked = self._gate.is_requested
+            self._ended[flow.name] = Phase.STOPPED if was_asked else Phase.ENDED
 
     def _fail(self, flow: str, sentence: str) -> None:
         """The others end after the batch that they are at."""
