@@ -14,6 +14,7 @@ from penstock.cli.main import main
 from penstock.pipelines.running import runner
 from penstock.pipelines.running.flow_states import FlowState
 from penstock.pipelines.running.gate import StopGate
+from penstock.pipelines.running.run_record import RunState
 from penstock.pipelines.running.runner import RunSummary
 from penstock.pipelines.running.watching import RunView, Watcher
 from tests.unit.cli.pipeline_views import FLOW, RUN
@@ -41,7 +42,10 @@ POLL_S = 0.02
 def run_pipeline(pipeline: Any, *, gate: StopGate, watcher: Watcher, **given: Any) -> RunSummary:
     watcher.show(VIEW)
     print("a row of a console sink")
-    while not gate.is_requested or "STUBBORN" in os.environ:
+    while not gate.is_requested:
+        time.sleep(POLL_S)
+    while "STUBBORN" in os.environ:
+        watcher.show(replace(VIEW, run=replace(VIEW.run, state=RunState.STOPPING)))
         time.sleep(POLL_S)
     return RunSummary(seconds=1.0, flows=(), was_stopped=True)
 

@@ -128,6 +128,7 @@ def test_a_run_that_is_ended_at_once_gives_the_terminal_back(
     wait_until("the frame", lambda: terminal.lines == expected(80, 24), TIMEOUT_S)
     assert terminal.is_full_screen
     terminal.press("C-c")
+    wait_until("the stop", lambda: terminal.lines[0].startswith("iot: stopping"), TIMEOUT_S)
     terminal.press("C-c")
     wait_until("the prompt", lambda: terminal.has_prompt, TIMEOUT_S)
     assert not terminal.is_full_screen

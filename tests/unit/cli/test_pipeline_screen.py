@@ -194,9 +194,9 @@ def test_a_failure_is_reported_whole_with_file_and_line() -> None:
     assert " ".join(each.strip() for each in shown).count(error) == 1
     # At the end of a run the command says it, below the flows.
     live = LiveScreen()
-    live.show(RunView(run=run, flows=(failed,)))
-    assert live.last is not None
-    assert lines_of(live.last, 80) == [*shown[:3], *shown[-2:]]
+    live.show(RunView(run=replace(RUN, ended_ms=run.ended_ms), flows=(failed,)))
+    assert live.failed is not None
+    assert lines_of(live.failed, 80) == [*shown[:3], *shown[-2:]]
     assert shown[2].split()[:2] == ["averages", "failed"]
     lost = replace(run, error="Spark's process has died.")
     assert troubles(RunView(run=lost, flows=(failed,))) == ["Spark's process has died.", error]
@@ -332,7 +332,7 @@ def test_the_live_screen_shows_what_is_done_and_what_flows_print() -> None:
     live = LiveScreen()
     live.phase("Spark is starting.")
     assert str(live.draw(24)) == "Spark is starting."
-    assert live.last is None
+    assert live.failed is None
     live.show(VIEW)
     live.phase("Spark is ending.")
     live.printed.write("show, batch 1: 2 rows\nnumber\n------\n1\n2\nnot yet a li")

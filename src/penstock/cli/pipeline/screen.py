@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.cli.pipeline.screen_cells import line, restart_line
@@ -106,9 +107,12 @@ class LiveScreen:
         return Frame(view=self._view, height=height, phase=self._phase, printed=printed)
 
     @property
-    def last(self) -> Frame | None:
+    def failed(self) -> Frame | None:
         """The run as it was shown last, for a terminal that is nobody's screen any more."""
-        return None if self._view is None else Frame(view=self._view, has_troubles=False)
+        if self._view is None:
+            return None
+        run = replace(self._view.run, state=RunState.FAILED)
+        return Frame(view=replace(self._view, run=run), has_troubles=False)
 
 
 @contextmanager
@@ -139,8 +143,8 @@ def _live_screen() -> Iterator[LiveScreen]:
         ):
             yield shown
     except BaseException:
-        if shown.last is not None:
-            console.print(shown.last)
+        if shown.failed is not None:
+            console.print(shown.failed)
         raise
     finally:
         for each in shown.printed.lines:
