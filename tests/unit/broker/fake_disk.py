@@ -22,6 +22,7 @@ from penstock.model.ids import (
 )
 from penstock.model.topic_config import TopicConfig
 from penstock.replication.leaders import LeaderInfo
+from tests.unit.clocks import ManualClock
 from tests.unit.cluster.fakes import FakeExchange, FakeNode, Group, start_node
 
 
@@ -211,14 +212,6 @@ class AtOnce(Executor):
         return done
 
 
-class InstantClock:
-    def now_ms(self) -> int:
-        return 0
-
-    def monotonic(self) -> float:
-        return 0.0
-
-
 @dataclass
 class Node:
     """A started node on a disk; a new one on the same disk is what comes after a crash."""
@@ -256,7 +249,7 @@ class Node:
             exchange=metadata.exchange,  # type: ignore[arg-type]
             directory=FakeDirectories(disk),
             executor=AtOnce(),
-            clock=InstantClock(),
+            clock=ManualClock(),
             retry_s=retry_s,
         )
         await topics.open_all()

@@ -13,7 +13,8 @@ from penstock.cluster.topic import Topic
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import BrokerId, Term
 from penstock.replication.leaders import LeaderInfo
-from tests.unit.broker.fake_disk import Disk, InstantClock, Node, until
+from tests.unit.broker.fake_disk import Disk, Node, until
+from tests.unit.clocks import ManualClock
 from tests.unit.cluster.fakes import Group
 
 Pairs = list[tuple[Node, Reassignments]]
@@ -36,7 +37,7 @@ async def joined(group: Group, number: int) -> tuple[Node, Reassignments]:
         cluster=node.cluster,
         partitions=node.partitions,  # type: ignore[arg-type]
         exchange=node.exchange,  # type: ignore[arg-type]
-        clock=InstantClock(),
+        clock=ManualClock(),
     )
     return node, reassignments
 
@@ -107,7 +108,7 @@ def test_a_move_that_was_under_way_at_start_is_ended() -> None:
             cluster=first.cluster,
             partitions=first.partitions,  # type: ignore[arg-type]
             exchange=first.exchange,  # type: ignore[arg-type]
-            clock=InstantClock(),
+            clock=ManualClock(),
         )
         again.start()
         try:

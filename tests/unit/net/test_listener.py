@@ -13,17 +13,7 @@ from penstock.model.errors import StartRefused
 from penstock.net import listener as listener_module
 from penstock.net.listener import Listener, check_free
 from penstock.net.occasional_log import OccasionalLog
-
-
-class ManualClock:
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def now_ms(self) -> int:
-        return int(self.seconds * 1000)
-
-    def monotonic(self) -> float:
-        return self.seconds
+from tests.unit.clocks import ManualClock
 
 
 def make(on_accept: Callable[[socket.socket, Endpoint], None]) -> Listener:

@@ -5,18 +5,9 @@ import logging
 import pytest
 
 from penstock.net.occasional_log import OccasionalLog
+from tests.unit.clocks import ManualClock
 
 logger = logging.getLogger("penstock.test")
-
-
-class ManualClock:
-    seconds = 0.0
-
-    def now_ms(self) -> int:
-        return int(self.seconds * 1000)
-
-    def monotonic(self) -> float:
-        return self.seconds
 
 
 def test_one_line_per_kind_and_interval(caplog: pytest.LogCaptureFixture) -> None:
@@ -26,7 +17,7 @@ def test_one_line_per_kind_and_interval(caplog: pytest.LogCaptureFixture) -> Non
         for number in range(100):
             log.warning(logger, "bad", "bad frame %d", number)
         log.warning(logger, "full", "no room for %s", "x")
-        clock.seconds = 5.0
+        clock.ms += 5_000
         log.warning(logger, "bad", "bad frame %d", 100)
     assert [record.getMessage() for record in caplog.records] == [
         "bad frame 0",

@@ -21,16 +21,9 @@ from penstock.net.peer_connection import PeerConnection
 from penstock.net.peer_dialer import PeerDialer
 from penstock.net.peer_handshake import MAGIC
 from penstock.net.peer_network import TcpPeerNetwork
+from penstock.server import SystemClock
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
-
-
-class SystemClock:
-    def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000
-
-    def monotonic(self) -> float:
-        return time.monotonic()
 
 
 class Node:

@@ -15,8 +15,9 @@ from penstock.raft.messages import AppendRequest, Message
 from penstock.replication.entry_codec import decode_membership, encode_membership
 from penstock.replication.group_member import GroupMember
 from penstock.replication.replica import Replica
+from tests.unit.clocks import ManualClock
 
-from .rig import NEVER_LATE_S, PATIENCE_S, TICK_S, TOPIC_ID, Node, TestClock
+from .rig import NEVER_LATE_S, PATIENCE_S, TICK_S, TOPIC_ID, Node
 
 
 class Line:
@@ -121,7 +122,7 @@ class Group:
         self._disk_timeout_s = disk_timeout_s
         self.config = config or TopicConfig()
         self.network = Network()
-        self.clock = TestClock()
+        self.clock = ManualClock()
         self.founders: list[ReplicaId] = []
         self._ticker: asyncio.TimerHandle | None = None
 

@@ -19,6 +19,7 @@ from penstock.net.occasional_log import OccasionalLog
 from penstock.raft.messages import Message
 from penstock.replication.exchange import Exchange
 from penstock.replication.peer_network import PeerListener, Piece
+from tests.unit.clocks import ManualClock
 
 
 def replica_id(node: int) -> ReplicaId:
@@ -27,14 +28,6 @@ def replica_id(node: int) -> ReplicaId:
 
 def group(number: int) -> PartitionId:
     return PartitionId(TopicId(UUID(int=77)), PartitionIndex(number))
-
-
-class StillClock:
-    def now_ms(self) -> int:
-        return 0
-
-    def monotonic(self) -> float:
-        return 0.0
 
 
 class NotingReplica:
@@ -101,7 +94,7 @@ class Wire:
 
     def exchange(self, node: int) -> Exchange:
         network = MemoryNetwork(self, node)
-        log = OccasionalLog(StillClock())
+        log = OccasionalLog(ManualClock())
         exchange = Exchange(own=replica_id(node), network=network, log=log)
         self.networks[node] = network
         network.listener = exchange

@@ -36,12 +36,12 @@ from penstock.storage.data_directory import DataDirectory
 from penstock.storage.file_system import Bytes, File, RealFileSystem
 from penstock.storage.hard_states import HardStates
 from penstock.storage.open_files import OpenFiles
+from tests.unit.clocks import START_MS, ManualClock
 
 SETTINGS = RaftSettings(heartbeats_by_host=True)
 TICK_S = 0.005
 TOPIC = TopicName("orders")
 TOPIC_ID = TopicId(UUID(int=77))
-START_MS = 1_700_000_000_000
 # Only what hangs takes so long, however busy the machine is.
 PATIENCE_S = 60
 # Ticks come so fast here that a disk which is held up for a moment would be late.
@@ -49,19 +49,6 @@ NEVER_LATE_S = 1e6
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class TestClock:
-    __test__ = False
-
-    def __init__(self) -> None:
-        self.ms = START_MS
-
-    def now_ms(self) -> int:
-        return self.ms
-
-    def monotonic(self) -> float:
-        return self.ms / 1000
 
 
 class Faults:
@@ -167,12 +154,12 @@ class Node:
         *,
         number: int = 0,
         outbound: Outbound | None = None,
-        clock: TestClock | None = None,
+        clock: ManualClock | None = None,
         raft_settings: RaftSettings = SETTINGS,
         disk_timeout_s: float = NEVER_LATE_S,
     ) -> None:
         self.limits = limits or Limits()
-        self.clock = clock or TestClock()
+        self.clock = clock or ManualClock()
         self.faults = Faults()
         self.file_system = FaultyFileSystem(self.faults)
         self.disk = DiskThreads(4)

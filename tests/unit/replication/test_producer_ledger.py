@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from penstock.records.batch import BatchHeader, parse_header
 from penstock.replication.producer_ledger import ProducerLedger
 from penstock.replication.producer_states import ProducerStates
+from tests.unit.clocks import ManualClock
 
-from .rig import TestClock, batch
+from .rig import batch
 
 Steps = list[tuple[int, int]]
 steps = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1)), max_size=30)
@@ -51,7 +52,7 @@ def restored(data: bytes) -> dict[int, object]:
 def test_rolling_back_equals_never_having_seen_it(taken: Steps, cut: int) -> None:
     found = headers(taken)
     ledger = ledger_of(found)
-    ledger.roll_back(cut, TestClock())
+    ledger.roll_back(cut, ManualClock())
     assert contents(ledger.states) == contents(ledger_of(found[:cut]).states)
 
 
@@ -62,7 +63,7 @@ def test_a_snapshot_is_of_what_is_settled(taken: Steps, settled: int) -> None:
     ledger.settle(settled)
     snapshot = ledger.settled_snapshot()
     # Whatever happens before a worker thread makes bytes of it.
-    ledger.roll_back(0, TestClock())
+    ledger.roll_back(0, ManualClock())
     assert restored(snapshot()) == contents(ledger_of(found[:settled]).states)
 
 

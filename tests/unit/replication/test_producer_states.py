@@ -10,10 +10,9 @@ from penstock.model.clock import Clock
 from penstock.model.errors import Reason, Refused
 from penstock.records.batch import BatchHeader
 from penstock.replication.producer_states import AWAITED_S, SEQUENCE_MAX, ProducerStates
+from tests.unit.clocks import ManualClock
 
-from .rig import TestClock
-
-CLOCK = TestClock()
+CLOCK = ManualClock()
 
 
 def header(
@@ -227,7 +226,7 @@ def test_a_refused_batch_that_never_comes_again_is_a_gap_in_the_end() -> None:
     states = ProducerStates()
     take(states, header(sequence=0))
     await_again(states, header(sequence=1))
-    late, clock = header(sequence=2), TestClock()
+    late, clock = header(sequence=2), ManualClock()
     clock.ms += int(AWAITED_S * 1000) - 1
     assert refusal(states, late, clock) is Reason.THROTTLED
     clock.ms += 1

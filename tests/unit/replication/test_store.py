@@ -15,7 +15,8 @@ from penstock.replication.write_side import WriteSide
 from penstock.storage.data_directory import DataDirectory
 from penstock.storage.hard_states import HardStates
 from penstock.storage.open_files import OpenFiles
-from tests.unit.replication.rig import SETTINGS, TOPIC, TOPIC_ID, Alone, TestClock
+from tests.unit.clocks import ManualClock
+from tests.unit.replication.rig import SETTINGS, TOPIC, TOPIC_ID, Alone
 from tests.unit.storage.fault_file_system import FaultFileSystem, FaultWholeDisk
 
 PARTITION = TopicPartition(TOPIC, PartitionIndex(0))
@@ -34,7 +35,7 @@ class Node:
             directory=directory,
             file_system=disk,
             open_files=OpenFiles(disk, 100),
-            clock=TestClock(),
+            clock=ManualClock(),
             executor=executor,
             background=executor,
             write_side=WriteSide(executor),

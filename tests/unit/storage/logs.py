@@ -13,22 +13,11 @@ from penstock.records.record import Record
 from penstock.storage.file_system import FileSystem
 from penstock.storage.log import Log, LogBase
 from penstock.storage.open_files import OpenFiles
+from tests.unit.clocks import START_MS, ManualClock
 
 DIRECTORY = Path("/data/topics/t/0")
-START_MS = 1_700_000_000_000
 # As if a snapshot had been installed, so that batches of term 1 can follow at once.
 BASE = LogBase(term=1)
-
-
-class ManualClock:
-    def __init__(self, now_ms: int = START_MS) -> None:
-        self.ms = now_ms
-
-    def now_ms(self) -> int:
-        return self.ms
-
-    def monotonic(self) -> float:
-        return self.ms / 1000
 
 
 def ignore_batch(header: BatchHeader) -> None:

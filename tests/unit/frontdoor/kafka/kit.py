@@ -20,6 +20,7 @@ from penstock.protocol.kafka.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from penstock.protocol.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tests.unit.clocks import ManualClock
 
 if TYPE_CHECKING:
     from penstock.broker.services import Services
@@ -29,19 +30,6 @@ LENGTH = Struct(">i")
 PATIENCE_SECONDS = 60.0
 
 Handler = Callable[[Call, Any], Any]
-
-
-class ManualClock:
-    """Time that passes when the test says so."""
-
-    def __init__(self) -> None:
-        self.seconds = 1000.0
-
-    def now_ms(self) -> int:
-        return int(self.seconds * 1000)
-
-    def monotonic(self) -> float:
-        return self.seconds
 
 
 class ManualPressure:
@@ -166,7 +154,7 @@ class House:
     """A running door and what belongs to it."""
 
     def __init__(self, apis: list[Api], limits: Limits) -> None:
-        self.clock = ManualClock()
+        self.clock = ManualClock(ms=1_000_000)
         self.pressure = ManualPressure()
         table = {api.key: api for api in apis}
         table[ApiKey.API_VERSIONS] = api_versions.make_api(apis)

@@ -212,7 +212,7 @@ async def test_a_large_buffer_is_given_back_when_the_connection_is_quiet() -> No
         client.send(beat_frame(1, padding=3 * MIB))
         assert await read_numbers(client, 1) == [1]
         assert house.door.budget.used >= 3 * MIB - 64 * 1024
-        house.clock.seconds += 2
+        house.clock.ms += 2_000
         house.door.check()
         assert house.door.budget.used == 0
         client.send(beat_frame(2, padding=MIB))
@@ -228,10 +228,10 @@ async def test_idle_connections_are_reaped_and_busy_ones_are_not() -> None:
         idle, busy = await house.connect(), await house.connect()
         busy.send(beat_frame(1))
         await house.settle(lambda: len(handler.calls) == 1)
-        house.clock.seconds += 9
+        house.clock.ms += 9_000
         house.door.check()
         assert house.door.connections == 2
-        house.clock.seconds += 2
+        house.clock.ms += 2_000
         house.door.check()
         assert await idle.is_closed()
         assert house.door.connections == 1
@@ -247,12 +247,12 @@ def test_half_a_frame_is_reaped_after_its_time(caplog: pytest.LogCaptureFixture)
             client.send(frame + frame[:-10])
             assert await read_numbers(client, 1) == [1]
             for index in range(3):
-                house.clock.seconds += 9
+                house.clock.ms += 9_000
                 house.door.check()
                 client.send(frame[index - 10 : index - 9])
                 await quiet()
             assert house.door.connections == 1
-            house.clock.seconds += 9
+            house.clock.ms += 9_000
             house.door.check()
             assert await client.is_closed(), "drops of bytes do not keep it alive"
 
@@ -267,11 +267,11 @@ async def test_those_who_stall_while_memory_is_short_are_reaped_together() -> No
         for client in stalled:
             client.send(beat_frame(1, padding=8 * MIB)[:MIB])
         await house.settle(lambda: half_frames(house) == len(stalled))
-        house.clock.seconds += 20
+        house.clock.ms += 20_000
         honest = await house.connect()
         honest.send(beat_frame(2, padding=2 * MIB))
         await quiet()
-        house.clock.seconds += 11
+        house.clock.ms += 11_000
         house.door.check()
         assert await read_numbers(honest, 1) == [2]
         assert house.door.connections == 1
@@ -281,7 +281,7 @@ async def test_the_timer_reaps_by_itself() -> None:
     async with open_house(connection_idle_ms_max=40, frame_arrival_ms_max=40) as house:
         client = await house.connect()
         await house.settle(lambda: house.door.connections == 1)
-        house.clock.seconds += 1
+        house.clock.ms += 1_000
         assert await client.is_closed()
         await house.settle(lambda: house.door._timer is None)
 

@@ -26,29 +26,19 @@ from penstock.model.topic_config import TopicConfig
 from penstock.protocol.kafka.error_codes import ErrorCode
 from tests.unit.broker.partition_rig import Node, running
 from tests.unit.broker.test_fetch import Consumer, contents, query, write
+from tests.unit.clocks import ManualClock
 from tests.unit.replication.rig import TOPIC, TOPIC_ID
 
 if TYPE_CHECKING:
     from penstock.broker.partitions import Partitions
 
 
-class StepClock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def now_ms(self) -> int:
-        return int(self.now * 1000)
-
-    def monotonic(self) -> float:
-        return self.now
-
-
-def sessions(clock: StepClock | None = None, **bounds: int) -> FetchSessions:
+def sessions(clock: ManualClock | None = None, **bounds: int) -> FetchSessions:
     bounds.setdefault("sessions_max", 10)
     nothing_here = cast("Partitions", None)
     return FetchSessions(
         make_reader=partial(Reader, nothing_here),
-        clock=clock or StepClock(),
+        clock=clock or ManualClock(),
         random=Random(1),
         **bounds,
     )
@@ -178,14 +168,14 @@ def test_topics_that_go_by_id_are_told_apart_by_it() -> None:
 
 
 def test_a_full_cache_evicts_only_what_was_not_used_for_a_while() -> None:
-    clock = StepClock()
+    clock = ManualClock()
     cache = sessions(clock, sessions_max=2)
     first = open_session(cache, wanted(0))
     second = open_session(cache, wanted(0))
     assert open_session(cache, wanted(0)) == NO_SESSION
-    clock.now = EVICTION_S / 2
+    clock.ms += int(EVICTION_S * 500)
     cache.begin(SessionStep(first, 1, False), [], [])
-    clock.now = EVICTION_S + 1
+    clock.ms += int(EVICTION_S * 500) + 1_000
     assert open_session(cache, wanted(0)) != NO_SESSION
     assert refusal(cache, SessionStep(second, 1, False)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     cache.begin(SessionStep(first, 2, False), [], [])
