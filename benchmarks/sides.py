@@ -10,7 +10,8 @@ import psutil
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.e2e.apache_kafka import apache_kafka
 from tests.e2e.clients.java import missing
-from tests.e2e.cluster_nodes import Cluster, wait_until
+from tests.e2e.cluster_nodes import Cluster
+from tests.waiting import wait_until
 
 from benchmarks.figures import Note
 from benchmarks.latency import Load, measure_latency

@@ -10,8 +10,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from tests.e2e.clients.java import JVM_FLAGS, install
-from tests.e2e.cluster_nodes import free_port, wait_until
+from tests.e2e.cluster_nodes import free_port
 from tests.e2e.processes import run_tool
+from tests.waiting import wait_until
 
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 30.0

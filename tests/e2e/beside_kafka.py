@@ -10,9 +10,9 @@ from penstock.protocol.kafka.messages.describe_configs import (
     DescribeConfigsResource,
 )
 from penstock.protocol.kafka.messages.metadata import MetadataRequest
-from tests.e2e.cluster_nodes import wait_until
 from tests.e2e.topics import create_topic
 from tests.e2e.wire import Wire, connect, frame
+from tests.waiting import wait_until
 
 RECORDS = 5
 LEADER_TIMEOUT_S = 60.0

@@ -14,8 +14,9 @@ from penstock.protocol.kafka.messages.alter_partition_reassignments import (
 from penstock.protocol.kafka.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
 )
-from tests.e2e.cluster_nodes import Cluster, wait_until
+from tests.e2e.cluster_nodes import Cluster
 from tests.e2e.processes import run
+from tests.waiting import wait_until
 
 # A cluster between two controllers says so, and clients ask again.
 PASSING = frozenset(

@@ -5,7 +5,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -19,23 +19,14 @@ from tests.e2e.ports import LOOPBACK
 from tests.e2e.ports import free_port as free_port
 from tests.e2e.processes import Broker, clean_environment, command
 from tests.e2e.wire import Wire, frame
+from tests.waiting import wait_until
 
 KAFKA_PORT, PEER_PORT = 9092, 9095
 METADATA_VERSION = 9
 NOBODY = -1
 HEALTHY_TIMEOUT_S = 60.0
 ANSWER_TIMEOUT_S = 30.0
-POLL_S = 0.1
 LOG_TAIL = 4_000
-
-
-def wait_until(what: str, condition: Callable[[], bool], timeout_s: float) -> float:
-    """Returns how long it took."""
-    started = time.monotonic()
-    while not condition():
-        assert time.monotonic() < started + timeout_s, f"{what} did not happen in {timeout_s} s"
-        time.sleep(POLL_S)
-    return time.monotonic() - started
 
 
 class PartitionView(NamedTuple):

@@ -20,9 +20,10 @@ from tests.e2e.cluster_history import History, Summary, under_load
 from tests.e2e.cluster_logs import compare_logs
 from tests.e2e.cluster_moves import await_move, move_replicas, operate, start_move, status
 from tests.e2e.cluster_network import Network
-from tests.e2e.cluster_nodes import Cluster, ClusterNode, wait_until
+from tests.e2e.cluster_nodes import Cluster, ClusterNode
 from tests.e2e.cluster_probe import Probe
 from tests.unit.storage.rot import lose_last_votes
+from tests.waiting import wait_until
 
 TOPIC = "history"
 OFFSETS = "__consumer_offsets"

@@ -34,8 +34,8 @@ from penstock.records.compression import Codec, compress
 from penstock.server import Node
 from tests.e2e.beside_kafka import Brokers, ask, say, talk
 from tests.e2e.clients.java import Java
-from tests.e2e.cluster_nodes import wait_until
 from tests.e2e.wire import Wire, connect
+from tests.waiting import wait_until
 
 pytest_plugins = ("tests.e2e.clients.java.fixtures",)
 pytestmark = [pytest.mark.xdist_group("apache-kafka"), pytest.mark.timeout(240)]

@@ -19,7 +19,7 @@ from tests.e2e import cluster_network
 from tests.e2e.cluster_disks import ImageDisk, small_disk, why_nothing_freezes
 from tests.e2e.cluster_history import read_log, under_load
 from tests.e2e.cluster_network import Network
-from tests.e2e.cluster_nodes import Cluster, ClusterNode, wait_until
+from tests.e2e.cluster_nodes import Cluster, ClusterNode
 from tests.e2e.cluster_probe import Probe
 from tests.e2e.cluster_scenarios import (
     OFFSETS,
@@ -40,6 +40,7 @@ from tests.e2e.cluster_scenarios import (
 )
 from tests.e2e.conftest import create_topic
 from tests.e2e.processes import Broker
+from tests.waiting import wait_until
 
 # What a node waits for its disk, an election, and the search of clients for the new leader.
 REPLACED_WITHIN_S = 5.0

@@ -8,10 +8,11 @@ import pytest
 
 from penstock.protocol.kafka.error_codes import ErrorCode
 from tests.e2e.clients.everyone import BY_NAME
-from tests.e2e.cluster_nodes import Cluster, ClusterNode, wait_until
+from tests.e2e.cluster_nodes import Cluster, ClusterNode
 from tests.e2e.cluster_rot import flip, flip_tail_bits
 from tests.e2e.processes import run
 from tests.e2e.wire import Wire
+from tests.waiting import wait_until
 
 TOPIC = "rot"
 RECORDS = 20

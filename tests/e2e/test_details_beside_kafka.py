@@ -53,9 +53,9 @@ from tests.e2e.beside_kafka import (
     say,
     talk,
 )
-from tests.e2e.cluster_nodes import wait_until
 from tests.e2e.topics import create_topic
 from tests.e2e.wire import Wire, connect
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.xdist_group("apache-kafka"), pytest.mark.timeout(180)]
 

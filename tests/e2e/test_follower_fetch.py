@@ -23,8 +23,9 @@ from penstock.protocol.kafka.messages.metadata import (
 )
 from tests.e2e.apache_kafka import apache_kafka
 from tests.e2e.clients.java import missing
-from tests.e2e.cluster_nodes import METADATA_VERSION, Cluster, ClusterNode, wait_until
+from tests.e2e.cluster_nodes import METADATA_VERSION, Cluster, ClusterNode
 from tests.e2e.wire import connect, frame
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(180)]
 

@@ -13,10 +13,10 @@ from tests.e2e.clients.java import Java, JavaError
 from tests.e2e.clients.java.files import as_bytes, partition_folder
 from tests.e2e.clients.java.member import LONG_SESSION_MS, JavaMember
 from tests.e2e.clients.java.records import JavaClient
-from tests.e2e.cluster_nodes import wait_until
 from tests.e2e.conftest import MakeTopic
 from tests.e2e.ledger import Ledger
 from tests.e2e.processes import Broker
+from tests.waiting import wait_until
 
 pytest_plugins = ("tests.e2e.clients.java.fixtures",)
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("java")]

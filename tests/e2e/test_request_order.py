@@ -46,7 +46,6 @@ from penstock.protocol.kafka.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from tests.e2e.beside_kafka import Asked, Brokers, ask, talk
-from tests.e2e.cluster_nodes import wait_until
 from tests.e2e.conftest import create_topic
 from tests.e2e.wire import (
     FETCH_VERSION,
@@ -56,6 +55,7 @@ from tests.e2e.wire import (
     fetch_frame,
     produce_frame,
 )
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.xdist_group("apache-kafka"), pytest.mark.timeout(180)]
 

@@ -20,8 +20,9 @@ from penstock.protocol.kafka.messages.incremental_alter_configs import (
 )
 from tests.e2e.beside_kafka import Brokers, described, own_id, say
 from tests.e2e.clients.java import Java
-from tests.e2e.cluster_nodes import Cluster, ClusterNode, wait_until
+from tests.e2e.cluster_nodes import Cluster, ClusterNode
 from tests.e2e.topics import create_topic
+from tests.waiting import wait_until
 
 pytest_plugins = ("tests.e2e.clients.java.fixtures",)
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("apache-kafka")]

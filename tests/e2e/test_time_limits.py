@@ -37,7 +37,7 @@ from penstock.protocol.kafka.messages.list_partition_reassignments import (
 )
 from penstock.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.e2e.beside_kafka import Brokers, on_both, say
-from tests.e2e.cluster_nodes import wait_until
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.xdist_group("apache-kafka"), pytest.mark.timeout(180)]
 

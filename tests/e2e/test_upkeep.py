@@ -1,7 +1,7 @@
 """Proves that old records go, by age, by size and by key, and that every client copes with it."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from tests.e2e.clients import Client, Message
 from tests.e2e.clients.everyone import BY_NAME, EVERYONE
 from tests.e2e.conftest import create_topic
 from tests.e2e.processes import Broker
+from tests.waiting import wait_until
 
 SEGMENT_BYTES = 1 << 20
 FILL = b"x" * 100_000
@@ -30,13 +31,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     tidy = Broker(data_dir, "--set", "log.retention.check.interval.ms=200").start()
     yield tidy
     tidy.close()
-
-
-def wait_until(what: str, condition: Callable[[], bool], timeout_s: float = 60) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not happen"
-        time.sleep(0.1)
 
 
 def watermarks(broker: Broker, topic: str) -> tuple[int, int]:

@@ -23,9 +23,10 @@ from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
 from penstock.records.batch import build_batch, decode_records, parse_header
 from penstock.records.compression import Codec
 from penstock.records.record import Record
-from tests.e2e.cluster_nodes import Cluster, wait_until
+from tests.e2e.cluster_nodes import Cluster
 from tests.e2e.conftest import MakeBroker, MakeTopic, create_topic
 from tests.e2e.processes import Broker
+from tests.waiting import wait_until
 
 RECORDS_PER_BATCH = 10
 # Several are under way in each partition whenever a node dies; more would only keep it busy.

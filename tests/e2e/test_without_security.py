@@ -39,8 +39,8 @@ from penstock.protocol.kafka.messages.renew_delegation_token import RenewDelegat
 from penstock.protocol.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
 from penstock.protocol.kafka.messages.sasl_handshake import SaslHandshakeRequest
 from tests.e2e.beside_kafka import Brokers, ask, say, talk
-from tests.e2e.cluster_nodes import wait_until
 from tests.e2e.wire import SIZE, connect, frame
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.xdist_group("apache-kafka"), pytest.mark.timeout(180)]
 

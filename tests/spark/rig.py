@@ -1,6 +1,5 @@
 """What tests of the data source share: records to produce, rows to compare, queries to run."""
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,6 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.pipelines.running.failures import NO_PYTHON
 from penstock.pipelines.running.running_flow import INITIALISING
+from tests.waiting import wait_until
 
 DELIVERY_TIMEOUT_S = 120.0
 QUERY_TIMEOUT_S = 240.0
@@ -138,13 +138,6 @@ def finish(query: StreamingQuery, timeout_s: float = QUERY_TIMEOUT_S) -> None:
     if not query.awaitTermination(int(timeout_s)):
         query.stop()
         raise AssertionError(f"the query did not end in {timeout_s} s: {query.lastProgress}")
-
-
-def wait_until(what: str, condition: Callable[[], bool], timeout_s: float = WAIT_TIMEOUT_S) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not happen in {timeout_s} s"
-        time.sleep(POLL_S)
 
 
 def wait_for_query(

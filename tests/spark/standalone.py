@@ -13,9 +13,9 @@ from typing import Any, Self
 
 import psutil
 
-from tests.e2e.cluster_nodes import wait_until
 from tests.e2e.ports import free_port
 from tests.spark.rig_server import JVM_FLAGS, SPARK_HOME, children, is_executor, spark_environment
+from tests.waiting import wait_until
 
 HOST = "127.0.0.1"
 SPARK_CLASS = str(SPARK_HOME / "bin" / "spark-class")

@@ -19,8 +19,9 @@ from tests.e2e.cluster_nodes import Cluster, ClusterNode
 from tests.e2e.conftest import MakeTopic
 from tests.e2e.processes import Broker
 from tests.spark.conftest import Produce
-from tests.spark.rig import Output, Record, finish, rows, started, wait_for_query, wait_until
+from tests.spark.rig import Output, Record, finish, rows, started, wait_for_query
 from tests.spark.rig_server import SparkServer, is_executor
+from tests.waiting import wait_until
 
 PARTITIONS = 3
 KEYS = 12

@@ -6,7 +6,8 @@ from pyspark.sql import SparkSession
 from tests.e2e.conftest import MakeBroker, create_topic
 from tests.e2e.test_upkeep import is_compacted
 from tests.spark.reading import batch, offsets
-from tests.spark.rig import Record, produce, rows, wait_until
+from tests.spark.rig import Record, produce, rows
+from tests.waiting import wait_until
 
 FILL = b"x" * 50_000
 SEGMENT_BYTES = 1 << 20

@@ -9,7 +9,8 @@ from tests.e2e.conftest import MakeTopic, create_topic
 from tests.e2e.processes import Broker
 from tests.spark.conftest import Produce
 from tests.spark.reading import Admin, last_line, live_producer, planned_end, stream
-from tests.spark.rig import Output, Record, started, wait_for_query, wait_until
+from tests.spark.rig import Output, Record, started, wait_for_query
+from tests.waiting import wait_until
 
 
 def test_a_live_topic_is_read_from_its_end_and_nothing_is_skipped(

@@ -31,7 +31,8 @@ from penstock.pipelines.running.gate import StopGate
 from penstock.pipelines.running.runner import run_pipeline
 from tests.spark.pipelines.archive_rig import archive, replay
 from tests.spark.pipelines.running_rig import read
-from tests.spark.rig import finish, started, wait_until
+from tests.spark.rig import finish, started
+from tests.waiting import wait_until
 
 OFFSETS_PER_BATCH_MAX = 1_000
 # What each has done before it waits. Of each partition a batch takes half of what is its share.

@@ -27,9 +27,10 @@ from tests.spark.conftest import Produce
 from tests.spark.pipelines.archive_rig import archive, replay, verify, without_offsets
 from tests.spark.reading import Admin as Operator
 from tests.spark.reading import last_line
-from tests.spark.rig import Record, wait_until
+from tests.spark.rig import Record
 from tests.spark.test_read_compacted import FILL, left
 from tests.spark.topic_contents import Stored, stored
+from tests.waiting import wait_until
 
 PARTITIONS = 4
 ATTEMPTS_MAX = 20

@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from tests.e2e import processes
-from tests.e2e.cluster_nodes import wait_until
 from tests.e2e.commands import Shell
+from tests.waiting import wait_until
 
 # As many as there are unless told otherwise.
 SENSORS = 24

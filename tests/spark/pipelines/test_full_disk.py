@@ -48,9 +48,10 @@ from tests.spark.pipelines.running_rig import (
 )
 from tests.spark.pipelines.test_killed_runs import environment
 from tests.spark.pipelines.test_lake_sinks import files_of, plain, read_table, write_rows
-from tests.spark.rig import Record, wait_until
+from tests.spark.rig import Record
 from tests.spark.topic_contents import stored
 from tests.unit.pipelines.small_disk import PAGE, SmallDisk, small_disk
+from tests.waiting import wait_until
 
 GOES_ON = "is full: free some space and run the same command again. It continues where it was."
 ROWS_PER_BATCH = 20

@@ -25,9 +25,9 @@ from tests.e2e.conftest import MakeTopic
 from tests.e2e.processes import Broker, clean_environment, command, run
 from tests.spark.conftest import Produce
 from tests.spark.pipelines.archive_rig import archive, replay, verify
-from tests.spark.rig import wait_until
 from tests.spark.rig_server import JVM_FLAGS, children
 from tests.spark.topic_contents import stored
+from tests.waiting import wait_until
 
 RECORDS = 120_000
 PARTITIONS = 2

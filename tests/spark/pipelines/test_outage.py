@@ -28,8 +28,9 @@ from tests.spark.pipelines.running_rig import (
     write_specification,
 )
 from tests.spark.pipelines.test_killed_runs import end_of, environment, epochs, kill_family
-from tests.spark.rig import Record, produce, wait_until
+from tests.spark.rig import Record, produce
 from tests.spark.topic_contents import stored
+from tests.waiting import wait_until
 
 OUTAGE_S = float(os.environ.get("OUTAGE_SECONDS", "12"))
 RECORDS = 12_000

@@ -24,11 +24,12 @@ import penstock
 from penstock.cli.demo.expectation import Window
 from penstock.client import Consumer
 from penstock.pipelines.templates.iot import anomalies
-from tests.e2e.cluster_nodes import Cluster, wait_until
+from tests.e2e.cluster_nodes import Cluster
 from tests.e2e.processes import clean_environment, command
 from tests.spark.pipelines.iot_load import Archived, Load, iot_expectation
 from tests.spark.rig_server import JVM_FLAGS
 from tests.spark.standalone import Daemon, StandaloneCluster
+from tests.waiting import wait_until
 
 # Ten processes work for minutes. Executors that die are in tests/spark/test_faults.py too, brokers
 # that die under queries as well, and the pipeline itself is run by the demonstration.

@@ -194,12 +194,6 @@ class FakeDirectories:
         ]
 
 
-async def until(condition: Callable[[], object]) -> None:
-    """However many turns of the loop, and however long, it takes."""
-    while not condition():
-        await asyncio.sleep(0.001)
-
-
 class AtOnce(Executor):
     """Runs work where it is submitted, so that tests need no threads."""
 

@@ -16,7 +16,6 @@ from penstock.model.limits import Limits
 from penstock.model.topic_config import TopicConfig
 from penstock.replication.replica import Replica
 from tests.unit.broker.partition_rig import Node, running
-from tests.unit.replication.group_rig import until
 from tests.unit.replication.rig import (
     PATIENCE_S,
     TOPIC,
@@ -25,6 +24,7 @@ from tests.unit.replication.rig import (
     run,
     values_of,
 )
+from tests.waiting import until
 
 
 class Consumer:

@@ -26,9 +26,10 @@ from penstock.replication.replica import Replica
 from penstock.storage import repair
 from tests.unit.broker.lone_leaderships import broker
 from tests.unit.broker.test_fetch import contents, wanted, within
-from tests.unit.replication.group_rig import Group, group_of, until
+from tests.unit.replication.group_rig import Group, group_of
 from tests.unit.replication.rig import TOPIC_ID, batch
 from tests.unit.replication.test_group_members import want
+from tests.waiting import until
 
 # Longer than any test: nothing but news ends such a wait.
 LONG_MS = 600_000

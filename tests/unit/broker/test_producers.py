@@ -8,13 +8,13 @@ import pytest
 from penstock.broker import producers as producers_module
 from penstock.broker.producers import Producers
 from penstock.model.errors import Reason, Refused
-from tests.unit.broker.fake_disk import until
 from tests.unit.broker.lone_leaderships import lone_leaderships
 from tests.unit.broker.partition_rig import running
 from tests.unit.replication.rig import (
     TOPIC,
     batch,
 )
+from tests.waiting import until
 
 
 class Blocks:

@@ -13,9 +13,10 @@ from penstock.cluster.topic import Topic
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import BrokerId, Term
 from penstock.replication.leaders import LeaderInfo
-from tests.unit.broker.fake_disk import Disk, Node, until
+from tests.unit.broker.fake_disk import Disk, Node
 from tests.unit.clocks import ManualClock
 from tests.unit.cluster.fakes import Group
+from tests.waiting import until
 
 Pairs = list[tuple[Node, Reassignments]]
 

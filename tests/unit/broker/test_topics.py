@@ -9,7 +9,8 @@ from penstock.broker.topics import Growth, NewTopic, Outcome, Topic
 from penstock.cluster.config_decisions import BrokerResource, TopicResource
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import TopicName
-from tests.unit.broker.fake_disk import Disk, Node, until
+from tests.unit.broker.fake_disk import Disk, Node
+from tests.waiting import until
 
 
 def run(test: Callable[[Node], Awaitable[None]], **settings: str) -> None:

@@ -10,7 +10,8 @@ import pytest
 from penstock.broker.topics import Growth, NewTopic
 from penstock.model.errors import StartRefused
 from penstock.model.ids import TopicName
-from tests.unit.broker.fake_disk import Disk, Node, until
+from tests.unit.broker.fake_disk import Disk, Node
+from tests.waiting import until
 
 Work = Callable[[Node], Awaitable[object]]
 

@@ -10,8 +10,9 @@ from penstock.broker.topics import Growth, NewTopic, Topic
 from penstock.cluster.reassignment_decisions import Ended, Move
 from penstock.cluster.records import BrokerRemoved, BrokerStored
 from penstock.model.ids import BrokerId, Offset, TopicName
-from tests.unit.broker.fake_disk import Disk, Node, until
+from tests.unit.broker.fake_disk import Disk, Node
 from tests.unit.cluster.fakes import Group, broker
+from tests.waiting import until
 
 Nodes = list[Node]
 

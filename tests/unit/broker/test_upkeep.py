@@ -20,6 +20,7 @@ from penstock.storage.compaction import Compactor
 from penstock.storage.log import Log
 from tests.unit.broker.partition_rig import Node, running
 from tests.unit.replication.rig import TOPIC, TOPIC_ID, batch, read_values, run
+from tests.waiting import until
 
 HOUR_MS = 3_600_000
 
@@ -53,11 +54,6 @@ def upkeep_of(node: Node, settings: Settings | None = None) -> Upkeep:
         scrub_period_s=3600.0,
         first_round_s=0.01,
     )
-
-
-async def until(condition: object) -> None:
-    while not condition():  # type: ignore[operator]
-        await asyncio.sleep(0.01)
 
 
 async def test_old_segments_go_by_themselves(tmp_path: Path) -> None:

@@ -21,8 +21,9 @@ from penstock.model.ids import GroupId, TopicName
 from penstock.model.topic_config import TopicConfig
 from penstock.replication.hosting import Host
 from tests.unit.cluster.fakes import ids_from
-from tests.unit.replication.group_rig import Group, group_of, until
+from tests.unit.replication.group_rig import Group, group_of
 from tests.unit.replication.rig import Node, run
+from tests.waiting import until
 
 G = GroupId("readers")
 T = TopicName("t")

@@ -2,7 +2,7 @@
 them that tests can cut."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -16,8 +16,9 @@ from penstock.replication.entry_codec import decode_membership, encode_membershi
 from penstock.replication.group_member import GroupMember
 from penstock.replication.replica import Replica
 from tests.unit.clocks import ManualClock
+from tests.waiting import until
 
-from .rig import NEVER_LATE_S, PATIENCE_S, TICK_S, TOPIC_ID, Node
+from .rig import NEVER_LATE_S, TICK_S, TOPIC_ID, Node
 
 
 class Line:
@@ -209,13 +210,6 @@ async def group_of(
         await group.stop()
 
 
-async def until(condition: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
-    """Returns in the turn in which the condition holds, so that it still does then."""
-    async with asyncio.timeout(timeout_s):
-        while not condition():
-            await asyncio.sleep(TICK_S)
-
-
 def log_bytes(replica: Replica) -> list[tuple[int, int, int, bytes]]:
     """Every entry of a replica's log: first and last index, term, bytes."""
     log = replica._log
@@ -225,4 +219,4 @@ def log_bytes(replica: Replica) -> list[tuple[int, int, int, bytes]]:
     return [(entry.first_index, entry.index, entry.term, entry.batch) for entry in entries]
 
 
-__all__ = ["TOPIC_ID", "Group", "group_of", "log_bytes", "until"]
+__all__ = ["TOPIC_ID", "Group", "group_of", "log_bytes"]

@@ -21,8 +21,9 @@ from penstock.replication.cold_entries import READS_MAX, ColdEntries, FollowerRe
 from penstock.replication.replica import Replica
 from penstock.storage.log import EntriesGone, Log
 from penstock.storage.log_entries import LogEntry
+from tests.waiting import until
 
-from .group_rig import Group, group_of, log_bytes, until
+from .group_rig import Group, group_of, log_bytes
 from .rig import PATIENCE_S, batch, run
 
 FOLLOWER = ReplicaId(BrokerId(2), DirectoryId(UUID(int=2)))

@@ -11,8 +11,9 @@ from penstock.model.ids import NO_END, LogEnd, PartitionIndex
 from penstock.replication.replica import Replica
 from penstock.storage import repair
 from penstock.storage.log import NO_DOUBT
+from tests.waiting import until
 
-from .group_rig import Group, group_of, log_bytes, until
+from .group_rig import Group, group_of, log_bytes
 from .rig import TOPIC_ID, batch, read_values
 
 RECORDS = 10

@@ -16,8 +16,9 @@ from penstock.replication.commit import Commit
 from penstock.replication.feed import Feed
 from penstock.replication.hosting import Host
 from penstock.replication.replica import Replica
+from tests.waiting import until
 
-from .group_rig import group_of, until
+from .group_rig import group_of
 from .rig import PATIENCE_S, Node, batch, running
 from .test_hosting import COMPACTED, Put, Table, TableCodec
 

@@ -9,8 +9,9 @@ from penstock.model.errors import Reason, Refused
 from penstock.model.ids import BrokerId, Term
 from penstock.model.topic_config import TopicConfig
 from penstock.raft.messages import AppendRequest
+from tests.waiting import until
 
-from .group_rig import group_of, log_bytes, until
+from .group_rig import group_of, log_bytes
 from .rig import batch, read_values, run
 
 

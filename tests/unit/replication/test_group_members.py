@@ -9,8 +9,9 @@ import pytest
 from penstock.model.errors import Refused, StorageDamaged
 from penstock.model.ids import BrokerId
 from penstock.model.topic_config import TopicConfig
+from tests.waiting import until
 
-from .group_rig import Group, group_of, log_bytes, until
+from .group_rig import Group, group_of, log_bytes
 from .rig import batch, read_values
 
 

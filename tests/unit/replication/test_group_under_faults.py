@@ -14,8 +14,9 @@ import pytest
 from penstock.model.errors import Refused
 from penstock.model.topic_config import TopicConfig
 from penstock.replication.replica import Replica
+from tests.waiting import until
 
-from .group_rig import Group, group_of, log_bytes, until
+from .group_rig import Group, group_of, log_bytes
 from .rig import batch, read_values
 
 BATCHES = 60

@@ -16,8 +16,9 @@ from penstock.raft.ready import Role
 from penstock.replication.hard_state_writer import stored
 from penstock.replication.replica import Replica
 from penstock.replication.write_side import WriteSide
+from tests.waiting import until
 
-from .group_rig import Group, group_of, until
+from .group_rig import Group, group_of
 from .rig import PATIENCE_S, Node, batch, read_values, run
 
 TIMEOUT_S = 3.0

@@ -14,8 +14,8 @@ from penstock.model.ids import Offset
 from penstock.model.topic_config import TopicConfig
 from penstock.replication.hosting import Host
 from penstock.storage.snapshot import Snapshot, read_snapshot, write_snapshot
+from tests.waiting import until
 
-from .group_rig import until
 from .rig import Node, run, running
 
 COMPACTED = TopicConfig(cleanup_delete=False, cleanup_compact=True, segment_bytes=2_000)

@@ -11,8 +11,9 @@ from penstock.raft.entries import EntryKind
 from penstock.raft.messages import AppendRequest, VoteResponse
 from penstock.replication.keeper import RETURNING
 from tests.unit.storage.rot import lose_last_votes
+from tests.waiting import until
 
-from .group_rig import Group, group_of, log_bytes, until
+from .group_rig import Group, group_of, log_bytes
 from .rig import TOPIC_ID, Node, batch, read_values
 
 KEY = PartitionId(TOPIC_ID, PartitionIndex(0))

@@ -26,8 +26,9 @@ from penstock.replication.keeper import LogKeeper
 from penstock.replication.refill import Refill
 from penstock.storage import repair
 from penstock.storage.log import NO_DOUBT, Log
+from tests.waiting import until
 
-from .group_rig import group_of, log_bytes, until
+from .group_rig import group_of, log_bytes
 from .rig import PATIENCE_S, TOPIC_ID, batch, read_values, running
 from .test_group_members import want
 

@@ -11,8 +11,9 @@ import pytest
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import BrokerId
 from penstock.replication.replica import Replica
+from tests.waiting import until
 
-from .group_rig import Group, group_of, until
+from .group_rig import Group, group_of
 from .rig import batch, read_values
 
 

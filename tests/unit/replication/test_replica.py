@@ -13,8 +13,8 @@ from penstock.model.limits import Limits
 from penstock.model.topic_config import FlushPolicy, TimestampType, TopicConfig
 from penstock.records.batch import decode_records
 from penstock.replication.positions import Position
+from tests.waiting import until
 
-from .group_rig import until
 from .rig import START_MS, TOPIC_ID, batch, read_values, run, running
 
 

@@ -19,8 +19,9 @@ from penstock.replication.throttle import (
     NodeThrottle,
     group_throttle,
 )
+from tests.waiting import until
 
-from .group_rig import Group, group_of, log_bytes, until
+from .group_rig import Group, group_of, log_bytes
 from .rig import SETTINGS, batch
 
 OWN, OTHER, THIRD, NEWCOMER = (ReplicaId(BrokerId(n), DirectoryId(f"d{n}")) for n in range(1, 5))

@@ -6,8 +6,7 @@ from threading import Thread
 from typing import Any
 
 from penstock.replication.write_side import WriteSide
-
-from .group_rig import until
+from tests.waiting import until
 
 THREADS = 4
 REPORTS = 2_000
