@@ -1,18 +1,13 @@
-"""`penstock demo`: shows the IoT pipeline at work, and checks that nothing is lost or wrong."""
+"""`penstock demo`: shows a cluster and the IoT pipeline at work, and checks what they did."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
 from penstock.cli.failures import CommandFailed
 from penstock.cli.options import json_option
 from penstock.cli.output import print_json
-
-if TYPE_CHECKING:
-    from penstock.cli.demo.pipeline_run import PipelineSummary
-    from penstock.cli.demo.run import Summary
-
 
 # Spark and everything else share the cores of one machine.
 RATE = 500
@@ -45,70 +40,49 @@ RATE_WITHOUT_SPARK = 2_000
     show_default=True,
     help="How many sensors there are.",
 )
-@click.option("--no-spark", is_flag=True, help="Show the broker alone.")
+@click.option("--no-spark", is_flag=True, help="Show the brokers alone.")
+@click.option(
+    "--picture",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    hidden=True,
+    help="Keep the last live screen as an SVG picture: this makes the one in README.md.",
+)
 @json_option
-def demo(seconds: float, rate: int | None, sensors: int, no_spark: bool, as_json: bool) -> None:
-    """Sensors send temperatures, Spark watches them, two controllers hear its alerts.
+def demo(
+    seconds: float,
+    rate: int | None,
+    sensors: int,
+    no_spark: bool,
+    picture: Path | None,
+    as_json: bool,
+) -> None:
+    """Sensors send temperatures to three nodes, Spark watches, two controllers hear its alerts.
 
-    Starts a broker of its own on a free port and the IoT pipeline on this machine's Spark, with
-    data in a temporary directory; `penstock pipeline init --example iot` gives you the pipeline.
-    Ends by itself with a summary, some time after the sensors, since Spark is slow to start. Fails
-    when a reading is missing in the table or there twice, or when a window or an alert is not what
-    plain Python computes.
+    Starts three nodes on free ports, with data in a temporary directory, and beside them the IoT
+    pipeline on this machine's Spark; `penstock pipeline init --example iot` gives you that. In the
+    middle it kills the node that leads most with SIGKILL, shows how long the writes pause, and
+    starts it again.
 
-    Without Spark the controllers read what the sensors send: all of it must arrive, in order.
+    Ends by itself with a summary, later than asked where Spark is slow to start. Fails when a
+    reading is lost, doubled or out of order, or when the tables or alerts of Spark are not what
+    plain Python computes. The time from sensor to controller counts once Spark is warm.
     """
-    from penstock.cli.demo.spark_presence import why_no_spark
+    from penstock.cli.demo.report import report
+    from penstock.cli.demo.run import Wishes, run_demo
+    from penstock.cli.demo.spark_process import why_no_spark
 
     missing = None if no_spark else why_no_spark()
     if missing is not None:
-        click.echo(f"The broker alone is shown. {missing}", err=as_json)
-    if no_spark or missing is not None:
-        _show_broker(seconds, rate or RATE_WITHOUT_SPARK, sensors, as_json)
-    else:
-        _show_pipeline(seconds, rate or RATE, sensors, as_json)
-
-
-def _show_pipeline(seconds: float, rate: int, sensors: int, as_json: bool) -> None:
-    from penstock.cli.demo.pipeline_report import report
-    from penstock.cli.demo.pipeline_run import run_pipeline_demo
-
-    summary = run_pipeline_demo(seconds=seconds, rate=rate, sensors=sensors, quiet=as_json)
-    if not as_json:
-        click.echo(report(summary))
-    _finish(summary, as_json)
-
-
-def _show_broker(seconds: float, rate: int, sensors: int, as_json: bool) -> None:
-    from penstock.cli.demo.run import run_demo
-
-    summary = run_demo(seconds=seconds, rate=rate, sensors=sensors, quiet=as_json)
-    if not as_json:
-        _print(summary)
-    _finish(summary, as_json)
-
-
-def _finish(summary: "Summary | PipelineSummary", as_json: bool) -> None:
+        click.echo(f"The brokers alone are shown. {missing}", err=as_json)
+    with_spark = not no_spark and missing is None
+    default_rate = RATE if with_spark else RATE_WITHOUT_SPARK
+    wishes = Wishes(
+        seconds=seconds, rate=rate or default_rate, sensors=sensors, with_spark=with_spark
+    )
+    summary = run_demo(wishes, quiet=as_json, picture=picture)
     if as_json:
         print_json(asdict(summary) | {"passed": summary.passed})
+    else:
+        click.echo(report(summary))
     if not summary.passed:
         raise CommandFailed("The check failed: see the summary above.")
-
-
-def _print(summary: "Summary") -> None:
-    rate = summary.produced / summary.seconds
-    lines = [
-        "",
-        f"Produced    {summary.produced:,} readings in {summary.seconds:.1f} s ({rate:,.0f}/s)",
-        f"Consumed    {sum(summary.consumed.values()):,} readings",
-        *(f"            {count:,} by {name}" for name, count in summary.consumed.items()),
-        f"Latency     p50 {summary.latency_p50_ms:.1f} ms, p99 {summary.latency_p99_ms:.1f} ms",
-        f"Lag         at most {summary.lag_max:,}, {summary.lag_at_end:,} at the end",
-        f"Missing     {summary.missing:,}",
-        f"Disordered  {summary.out_of_order:,}",
-    ]
-    if summary.repeated:
-        lines.append(f"Repeated    {summary.repeated:,} (a rebalance delivers again)")
-    if summary.passed:
-        lines.append("Checked: every reading arrived, and each sensor's readings in order.")
-    click.echo("\n".join(lines))

@@ -12,6 +12,9 @@ class Acknowledged:
     reading: Reading
     partition: int
     offset: int
+    # When that was heard: since 1970, and by the clock that is never set.
+    at_us: int
+    at_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,15 +38,27 @@ class Alerted:
     number: int
     temperature: float
     usual: float
+    # When the sensor said it, in microseconds since 1970.
+    at_us: int
     latency_ms: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assigned:
-    """A controller got its share of the partitions."""
+    """A controller got its share of the partitions of readings."""
 
     controller: str
     partitions: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSeen:
+    """Which node leads each partition of readings, and how many partitions lack a copy."""
+
+    leaders: dict[int, int]
+    under_replicated: int
+    # When the cluster was asked, by the monotonic clock.
+    at_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,4 +75,4 @@ class Failed:
     error: Exception
 
 
-Event = Acknowledged | Consumed | Alerted | Assigned | Finished | Failed
+Event = Acknowledged | Consumed | Alerted | Assigned | ClusterSeen | Finished | Failed

@@ -9,6 +9,8 @@ from penstock.cli.demo.readings import Reading
 
 # The order in which Spark adds the readings up is its own.
 AVERAGE_TOLERANCE = 1e-9
+# Spark asks for the ends of the partitions of a batch one after the other.
+LATENESS_MARGIN_US = 1_000_000
 
 
 class History(Protocol):
@@ -74,6 +76,8 @@ class Expectation:
         self, *, window_us: int, lateness_us: int, new_history: Callable[[], History]
     ) -> None:
         self.alerts: set[Alert] = set()
+        # Windows with a reading that came so late that Spark may have closed them without it.
+        self.late: set[WindowKey] = set()
         self._window_us = window_us
         self._lateness_us = lateness_us
         self._new_history = new_history
@@ -81,10 +85,14 @@ class Expectation:
         self._averages: dict[WindowKey, Average] = {}
         self._latest_us = 0
 
-    def take(self, reading: Reading) -> None:
+    def take(self, reading: Reading, *, delay_us: int = 0) -> None:
+        """`delay_us` is how long the reading took to reach the topic."""
         self._latest_us = max(self._latest_us, reading.at_us)
         begins_us = reading.at_us - reading.at_us % self._window_us
-        average = self._averages.setdefault((begins_us, reading.sensor), Average())
+        key = (begins_us, reading.sensor)
+        if delay_us > self._lateness_us - LATENESS_MARGIN_US:
+            self.late.add(key)
+        average = self._averages.setdefault(key, Average())
         average.add(reading.temperature)
         history = self._histories.get(reading.sensor) or self._new_history()
         if history.is_unusual(reading.temperature):

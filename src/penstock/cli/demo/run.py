@@ -1,135 +1,208 @@
-"""Runs the demonstration without Spark, from an empty directory to its summary."""
+"""Runs the demonstration, from an empty directory to its summary.
 
+Three nodes start, sensors send and controllers read from the first moment on. Spark comes up
+beside them. When it is warm, or after half of the time without Spark, the node that leads most is
+killed; the writes go on at the others, and it is started again.
+"""
+
+import shutil
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from queue import SimpleQueue
 
+from penstock.cli.demo.cluster import NODES, DemoCluster, cluster_at_work, cluster_watched
 from penstock.cli.demo.events import Event
+from penstock.cli.demo.failover import Phase
 from penstock.cli.demo.ledger import Ledger
+from penstock.cli.demo.report import Summary, broker_summary
 from penstock.cli.demo.screen import Screen, screen
+from penstock.cli.demo.spark_side import SparkSide, import_early, spark_side
+from penstock.cli.demo.view import View
 from penstock.cli.demo.workers import (
-    CONTROLLERS,
+    ALERTS,
     GROUP,
-    consumed,
+    READINGS,
     controllers_at_work,
     reported,
     sensors_at_work,
 )
 from penstock.cli.failures import CommandFailed
 from penstock.client.admin import Admin
-from penstock.client.child_broker import ChildBroker
 
-TOPIC = "readings"
-PARTITIONS = 6
-JOIN_S_MAX = 60.0
-DRAIN_S_MAX = 60.0
+# Topics and their partitions, by the names that the pipeline has for them.
+TOPICS = {READINGS: 3, ALERTS: 2, "readings-dead": 1}
 REFRESH_S = 0.1
-SENDING_S_MIN = 1.0
+START_S_MAX = 120.0
+SPARK_S_MAX = 420.0
+FAILOVER_S_MAX = 120.0
+DRAIN_S_MAX = 240.0
+REMOVE_S_MAX = 10.0
+# There is something to see before the kill, while the node is down, and after it is back.
+BEFORE_KILL_S = 1.0
+DOWN_S_MAX = 3.0
+AFTER_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
-    # How long the sensors sent.
+class Wishes:
+    """What the command line asks for."""
+
     seconds: float
-    produced: int
-    consumed: dict[str, int]
-    repeated: int
-    lag_max: int
-    latency_p50_ms: float
-    latency_p99_ms: float
-    missing: int
-    out_of_order: int
-    # What the group still had to read after its consumers had committed and left.
-    lag_at_end: int
-
-    @property
-    def passed(self) -> bool:
-        is_whole = self.missing == 0 and self.out_of_order == 0 and self.lag_at_end == 0
-        return is_whole and self.produced > 0
+    rate: int
+    sensors: int
+    with_spark: bool
 
 
-def run_demo(*, seconds: float, rate: int, sensors: int, quiet: bool) -> Summary:
-    """Start a broker, let it work for `seconds`, and check what came out of it."""
-    started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="penstock-demo-") as directory:
-        with ChildBroker(directory) as broker, screen(seconds, quiet=quiet) as shown:
-            admin = Admin(broker.bootstrap)
-            admin.topics.create(TOPIC, partitions=PARTITIONS)
-            demo = _Demo(broker.bootstrap, started, shown)
-            demo.work(seconds=seconds, rate=rate, sensors=sensors)
-            lag_at_end = admin.groups.describe(GROUP).lag
-        return _summary(demo.ledger, demo.sending_s, lag_at_end)
+def run_demo(wishes: Wishes, *, quiet: bool, picture: Path | None = None) -> Summary:
+    """Start everything, let it work, and check what came out of it."""
+    with ExitStack() as running:
+        shown = running.enter_context(screen(quiet=quiet, picture_path=picture))
+        folder = running.enter_context(temporary_folder())
+        cluster = running.enter_context(cluster_at_work(folder / "brokers"))
+        demo = _Demo(wishes, cluster, shown)
+        if wishes.with_spark:
+            import_early()
+        demo.await_nodes()
+        admin = Admin(cluster.bootstrap)
+        for topic, partitions in TOPICS.items():
+            admin.topics.create(topic, partitions=partitions, replicas=len(NODES))
+        if wishes.with_spark:
+            demo.spark = running.enter_context(spark_side(cluster.bootstrap, folder))
+        demo.work()
+        offsets = admin.groups.describe(GROUP).offsets
+        lag_at_end = sum(one.lag or 0 for one in offsets if one.topic == READINGS)
+    return broker_summary(
+        demo.ledger,
+        seconds=demo.sending_s,
+        lag_at_end=lag_at_end,
+        pipeline=demo.spark.summary(demo.started_s) if demo.spark else None,
+    )
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Removed again, also where a Spark that was cut short still writes for a moment."""
+    folder = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
+    try:
+        yield folder
+    finally:
+        deadline = time.monotonic() + REMOVE_S_MAX
+        while folder.exists() and time.monotonic() < deadline:
+            shutil.rmtree(folder, ignore_errors=True)
+            time.sleep(REFRESH_S)
 
 
 class _Demo:
     """The main thread's part: it starts the others, takes their events and keeps the books."""
 
-    def __init__(self, bootstrap: str, started: float, shown: Screen | None) -> None:
+    def __init__(self, wishes: Wishes, cluster: DemoCluster, shown: Screen | None) -> None:
+        self.started_s = time.monotonic()
         self.ledger = Ledger()
+        self.spark: SparkSide | None = None
         self.sending_s = 0.0
-        self._bootstrap = bootstrap
-        self._started = started
+        self._wishes = wishes
+        self._cluster = cluster
         self._shown = shown
         self._events: SimpleQueue[Event] = SimpleQueue()
 
-    def work(self, *, seconds: float, rate: int, sensors: int) -> None:
-        events = self._events
-        with controllers_at_work(self._bootstrap, TOPIC, events=events, understand=consumed):
-            self._await_members()
-            with sensors_at_work(
-                self._bootstrap, TOPIC, count=sensors, rate=rate, events=events
-            ) as source:
-                began = time.monotonic()
-                # At least a moment of work, however long the start took.
-                self._watch(max(self._started + seconds, began + SENDING_S_MIN))
-                source.stop()
-                self.sending_s = time.monotonic() - began
-                self._drain()
-
-    def _await_members(self) -> None:
-        """Both controllers must hold partitions before there is anything to read."""
-        deadline = time.monotonic() + JOIN_S_MAX
-        while not self._shares_are_whole():
+    def await_nodes(self) -> None:
+        deadline = time.monotonic() + START_S_MAX
+        while not self._cluster.is_up:
             if time.monotonic() > deadline:
-                raise CommandFailed(f"The controllers did not join within {JOIN_S_MAX:g} s.")
+                raise CommandFailed(f"The nodes were not ready within {START_S_MAX:g} s.")
             self._step()
 
-    def _shares_are_whole(self) -> bool:
-        shares = self.ledger.shares.values()
-        held = sum(len(share) for share in shares)
-        return len(shares) == len(CONTROLLERS) and held == PARTITIONS and all(shares)
+    def work(self) -> None:
+        address, events, wishes = self._cluster.bootstrap, self._events, self._wishes
+        topics = [READINGS, ALERTS] if self.spark else [READINGS]
+        with (
+            cluster_watched(address, READINGS, events),
+            controllers_at_work(address, topics, events=events),
+            sensors_at_work(
+                address, count=wishes.sensors, rate=wishes.rate, events=events
+            ) as sensors,
+        ):
+            began_s = time.monotonic()
+            self._await_spark()
+            self._await_time(began_s + BEFORE_KILL_S, self.started_s + wishes.seconds / 2)
+            self._lose_a_node()
+            self._await_time(time.monotonic() + AFTER_S, self.started_s + wishes.seconds)
+            sensors.stop()
+            self.sending_s = time.monotonic() - began_s
+            self._drain()
 
-    def _watch(self, until: float) -> None:
-        while time.monotonic() < until:
+    def _await_spark(self) -> None:
+        """Until it is warm and has closed windows, so that there is something to see of it."""
+        deadline = time.monotonic() + SPARK_S_MAX
+        while self.spark is not None and not self.spark.has_shown_itself:
+            if time.monotonic() > deadline:
+                raise CommandFailed(f"Spark was not warm within {SPARK_S_MAX:g} s.")
             self._step()
+
+    def _await_time(self, *times_s: float) -> None:
+        """Until the last of these."""
+        while time.monotonic() < max(times_s):
+            self._step()
+
+    def _lose_a_node(self) -> None:
+        """Kill the one that leads most, see the writes go on, start it again, see it catch up."""
+        failover, deadline = self.ledger.failover, time.monotonic() + FAILOVER_S_MAX
+        while (victim := failover.victim(self.ledger.leaders)) is None:
+            self._step_until(deadline, "Some partitions have no leader.")
+        now_us = time.time_ns() // 1000
+        failover.killed(victim, self.ledger.leaders, at_s=time.monotonic(), at_us=now_us)
+        self._cluster.kill(victim)
+        while failover.phase is Phase.DOWN:
+            self._step_until(deadline, f"After node {victim} was killed, writes did not go on.")
+        self._await_time(failover.moved_s + min(DOWN_S_MAX, self._wishes.seconds / 10))
+        self._cluster.restart(victim)
+        failover.restarted(at_s=time.monotonic())
+        # What was seen of the cluster before the restart says nothing about the time after it.
+        while not (self._cluster.is_up and self.ledger.is_in_sync_since(failover.restarted_s)):
+            self._step_until(deadline, f"Node {victim} was killed and did not catch up.")
+        failover.back(at_s=time.monotonic())
+
+    def _step_until(self, deadline: float, reason: str) -> None:
+        if time.monotonic() > deadline:
+            raise CommandFailed(reason)
+        self._step()
 
     def _drain(self) -> None:
-        """Let the controllers catch up; what is missing after that is missing for good."""
+        """Let the others catch up; what is missing after that is missing for good."""
         deadline = time.monotonic() + DRAIN_S_MAX
-        while not self.ledger.is_complete() and time.monotonic() < deadline:
+        while not self._is_complete() and time.monotonic() < deadline:
             self._step()
+
+    def _is_complete(self) -> bool:
+        return self.ledger.is_complete() and (self.spark is None or self.spark.is_complete)
 
     def _step(self) -> None:
         """Take what happened in the last tenth of a second and show it."""
         time.sleep(REFRESH_S)
+        self._cluster.check()
         for event in reported(self._events):
             self.ledger.take(event)
+            if self.spark is not None:
+                self.spark.take(event)
         self.ledger.note_lag()
+        if self.spark is not None:
+            self.spark.look()
         if self._shown is not None:
-            self._shown.show(self.ledger, time.monotonic() - self._started)
+            self._shown.show(self._view())
 
-
-def _summary(ledger: Ledger, seconds: float, lag_at_end: int) -> Summary:
-    return Summary(
-        seconds=round(seconds, 1),
-        produced=ledger.produced,
-        consumed={name: ledger.consumed[name] for name in CONTROLLERS},
-        repeated=ledger.repeated,
-        lag_max=ledger.lag_max,
-        latency_p50_ms=ledger.latencies.percentile(0.5),
-        latency_p99_ms=ledger.latencies.percentile(0.99),
-        missing=sum(ledger.missing().values()),
-        out_of_order=ledger.out_of_order,
-        lag_at_end=lag_at_end,
-    )
+    def _view(self) -> View:
+        spark = self.spark
+        return View(
+            started_s=self.started_s,
+            now_s=time.monotonic(),
+            seconds=self._wishes.seconds,
+            nodes=dict(self._cluster.states),
+            ledger=self.ledger,
+            pipeline=None if spark is None else spark.ledger,
+            spark_starts=0 if spark is None else spark.starts,
+            spark_warm_s=None if spark is None else spark.warm_s,
+        )

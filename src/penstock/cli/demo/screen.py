@@ -1,111 +1,182 @@
-"""Shows how the demonstration is going: a live table on a terminal, plain lines elsewhere."""
+"""Shows how the demonstration is going: a live screen on a terminal, plain lines elsewhere."""
 
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import StringIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from penstock.cli.demo.ledger import Ledger
+from penstock.cli.demo.cluster import NodeState
+from penstock.cli.demo.events import Alerted
+from penstock.cli.demo.failover import Phase
+from penstock.cli.demo.frame import Rates, frame
+from penstock.cli.demo.view import View, alert_text, failover_texts, spark_text
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.live import Live
 
-SENSORS = "sensors"
 LINE_EVERY_S = 1.0
+FRAME_EVERY_S = 0.25
+PICTURE_WIDTH, PICTURE_HEIGHT = 90, 28
+# What rich makes of a screen, without the fonts that it would fetch from elsewhere.
+PICTURE = """\
+<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
+<style>
+.{unique_id}-matrix {{ font-family: Menlo, Consolas, "DejaVu Sans Mono", monospace;
+ font-size: {char_height}px; line-height: {line_height}px; font-variant-east-asian: full-width; }}
+.{unique_id}-title {{ font-size: 18px; font-weight: bold; font-family: sans-serif; }}
+{styles}
+</style>
+<defs>
+<clipPath id="{unique_id}-clip-terminal">
+<rect x="0" y="0" width="{terminal_width}" height="{terminal_height}" />
+</clipPath>
+{lines}
+</defs>
+{chrome}
+<g transform="translate({terminal_x}, {terminal_y})" clip-path="url(#{unique_id}-clip-terminal)">
+{backgrounds}
+<g class="{unique_id}-matrix">
+{matrix}
+</g>
+</g>
+</svg>
+"""
 
 
 class Screen(Protocol):
-    def show(self, ledger: Ledger, elapsed_s: float) -> None: ...
-
-
-class Rates:
-    """Readings per second since the last look, for the sensors and for each controller."""
-
-    def __init__(self) -> None:
-        self._totals: Counter[str] = Counter()
-        self._looked_s = 0.0
-
-    def look(self, ledger: Ledger, elapsed_s: float) -> dict[str, float]:
-        totals = Counter(ledger.consumed)
-        totals[SENSORS] = ledger.produced
-        passed = max(elapsed_s - self._looked_s, 0.001)
-        rates = {name: (totals[name] - self._totals[name]) / passed for name in totals}
-        self._totals, self._looked_s = totals, elapsed_s
-        return rates
+    def show(self, view: View) -> None: ...
 
 
 class PlainScreen:
-    """A line each second, for logs and pipes."""
+    """A line each second, and one for each alert and each change; for logs and pipes."""
 
     def __init__(self) -> None:
+        self._next_s = 0.0
+        self._alerts = 0
         self._rates = Rates()
-        self._next_s = LINE_EVERY_S
+        self._phase: Phase | None = None
 
-    def show(self, ledger: Ledger, elapsed_s: float) -> None:
-        if elapsed_s < self._next_s:
-            return
-        self._next_s = elapsed_s + LINE_EVERY_S
-        rates = self._rates.look(ledger, elapsed_s)
-        parts = [f"{elapsed_s:5.1f} s", f"sensors {ledger.produced:,} ({rates[SENSORS]:,.0f}/s)"]
-        parts += [
-            f"{name} {ledger.consumed[name]:,} "
-            f"({rates.get(name, 0):,.0f}/s, lag {ledger.lag(name):,})"
-            for name in sorted(ledger.shares)
-        ]
-        sys.stdout.write("  ".join(parts) + "\n")
+    def show(self, view: View) -> None:
+        self._rates.look(view.ledger, view.elapsed_s)
+        for alert in self._new_alerts(view):
+            self._say(view, alert_text(alert))
+        self._say_changes(view)
+        if view.elapsed_s >= self._next_s:
+            self._next_s = view.elapsed_s + LINE_EVERY_S
+            self._say(view, state_text(view, self._rates))
         sys.stdout.flush()
+
+    def _say(self, view: View, text: str) -> None:
+        sys.stdout.write(f"{view.elapsed_s:5.1f} s  {text}\n")
+
+    def _say_changes(self, view: View) -> None:
+        """A line for each phase of the failover, and none for what only counts up."""
+        phase = view.ledger.failover.phase
+        if phase is self._phase:
+            return
+        killed, back = failover_texts(view)
+        if self._phase in (None, Phase.READY, Phase.DOWN):
+            self._say(view, f"failover: {killed}")
+        self._phase = phase
+        if back:
+            self._say(view, f"failover: {back}")
+
+    def _new_alerts(self, view: View) -> list[Alerted]:
+        """The latest that were not shown yet; more than the ledger keeps are passed over."""
+        if view.pipeline is None:
+            return []
+        total = view.pipeline.alerts_by_controller.total()
+        new, self._alerts = total - self._alerts, total
+        return list(view.pipeline.latest_alerts)[-new:] if new else []
+
+
+def state_text(view: View, rates: Rates) -> str:
+    ledger = view.ledger
+    if not ledger.produced:
+        return f"nodes: {nodes_text(view)}"
+    text = (
+        f"sensors {ledger.produced:,} ({rates.sensors:,.0f}/s)  "
+        f"controllers {ledger.arrivals.rows:,} ({rates.controllers:,.0f}/s, lag {ledger.lag():,})  "
+        f"nodes {nodes_text(view)}"
+    )
+    return text if view.pipeline is None else f"{text}  Spark: {spark_text(view)}"
+
+
+def nodes_text(view: View) -> str:
+    return ", ".join(
+        f"{node}" if state is NodeState.UP else f"{node} {state}"
+        for node, state in view.nodes.items()
+    )
 
 
 class LiveScreen:
-    """A table that redraws itself; `draw` is what puts it on the terminal."""
+    """Draws in the main thread, which alone may look at the ledgers."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, live: "Live") -> None:
+        self._live = live
         self._rates = Rates()
-        self._shown_rates: dict[str, float] = {}
         self._next_s = 0.0
-        self._seconds = seconds
-        self.table: Table | None = None
 
-    def show(self, ledger: Ledger, elapsed_s: float) -> None:
-        if elapsed_s >= self._next_s:
-            self._next_s = elapsed_s + LINE_EVERY_S / 2
-            self._shown_rates = self._rates.look(ledger, elapsed_s)
-        self.table = self._draw(ledger, elapsed_s)
+    def show(self, view: View) -> None:
+        self._rates.look(view.ledger, view.elapsed_s)
+        if view.elapsed_s < self._next_s:
+            return
+        self._next_s = view.elapsed_s + FRAME_EVERY_S
+        # Each frame for itself, since the window may have another size by now.
+        width, height = self._live.console.size
+        self._live.update(frame(view, self._rates, width=width, height=height), refresh=True)
 
-    def _draw(self, ledger: Ledger, elapsed_s: float) -> "Table":
-        from rich.box import ROUNDED
-        from rich.table import Table
 
-        p50, p99 = (ledger.latencies.percentile(share) for share in (0.5, 0.99))
-        table = Table(
-            title=f"Penstock demo, {elapsed_s:.0f} of {self._seconds:.0f} s",
-            caption=f"latency p50 {p50:.1f} ms, p99 {p99:.1f} ms; highest lag {ledger.lag_max}",
-            box=ROUNDED,
-        )
-        table.add_column("who")
-        for column in ("partitions", "readings", "per second", "lag"):
-            table.add_column(column, justify="right")
-        rate = self._shown_rates.get(SENSORS, 0)
-        table.add_row(SENSORS, "", f"{ledger.produced:,}", f"{rate:,.0f}", "")
-        for name, share in sorted(ledger.shares.items()):
-            rate = self._shown_rates.get(name, 0)
-            count, lag = ledger.consumed[name], ledger.lag(name)
-            table.add_row(name, str(len(share)), f"{count:,}", f"{rate:,.0f}", str(lag))
-        return table
+class Recorder:
+    """Also keeps the screen as a picture: the last one from while the sensors sent."""
+
+    def __init__(self, other: Screen | None, path: Path) -> None:
+        self._other = other
+        self._path = path
+        self._rates = Rates()
+        self._next_s = 0.0
+
+    def show(self, view: View) -> None:
+        if self._other is not None:
+            self._other.show(view)
+        self._rates.look(view.ledger, view.elapsed_s)
+        if view.ledger.sent is None and view.elapsed_s >= self._next_s:
+            self._next_s = view.elapsed_s + LINE_EVERY_S
+            self._path.write_text(picture(view, self._rates))
+
+
+def picture(view: View, rates: Rates) -> str:
+    """The live screen as SVG."""
+    from rich.console import Console
+
+    width, height = PICTURE_WIDTH, PICTURE_HEIGHT
+    nowhere = StringIO()
+    console = Console(record=True, file=nowhere, force_terminal=True, width=width, height=height)
+    console.print(frame(view, rates, width=width, height=height))
+    return console.export_svg(title="make demo", code_format=PICTURE, unique_id="demo")
 
 
 @contextmanager
-def screen(seconds: float, *, quiet: bool) -> Iterator[Screen | None]:
-    """The screen that suits whoever is looking; None when nobody is."""
+def screen(*, quiet: bool, picture_path: Path | None = None) -> Iterator[Screen | None]:
+    """The screen that suits its viewer; None when there is nobody."""
+    with _screen(quiet=quiet) as shown:
+        yield shown if picture_path is None else Recorder(shown, picture_path)
+
+
+@contextmanager
+def _screen(*, quiet: bool) -> Iterator[Screen | None]:
     if quiet:
         yield None
-    elif not sys.stdout.isatty():
-        yield PlainScreen()
-    else:
-        from rich.console import Group
-        from rich.live import Live
+        return
+    from rich.console import Console
+    from rich.live import Live
 
-        live_screen = LiveScreen(seconds)
-        with Live(get_renderable=lambda: live_screen.table or Group(), refresh_per_second=4):
-            yield live_screen
+    console = Console(highlight=False)
+    if not console.is_terminal or console.is_dumb_terminal:
+        yield PlainScreen()
+        return
+    # The terminal's second screen is drawn as a whole, so that a new size leaves no old frame.
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        yield LiveScreen(live)

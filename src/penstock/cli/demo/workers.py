@@ -1,11 +1,11 @@
-"""The threads of the demonstration: sensors that produce and controllers that consume."""
+"""The threads of the demonstration: sensors that produce, and controllers that consume."""
 
 import json
 import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from functools import partial
@@ -24,6 +24,8 @@ from penstock.cli.demo.readings import Reading, microseconds, parse
 from penstock.client.consumer import ConsumedRecord, Consumer
 from penstock.client.producer import Delivery, Producer
 
+READINGS = "readings"
+ALERTS = "alerts"
 CONTROLLERS = ("controller-1", "controller-2")
 GROUP = "controllers"
 TICK_S = 0.01
@@ -38,11 +40,10 @@ class Sensors(threading.Thread):
     """All sensors behind one producer, at a steady rate until told to stop."""
 
     def __init__(
-        self, bootstrap: str, topic: str, *, count: int, rate: int, events: "SimpleQueue[Event]"
+        self, bootstrap: str, *, count: int, rate: int, events: "SimpleQueue[Event]"
     ) -> None:
         super().__init__(name="sensors", daemon=True)
         self._address = bootstrap
-        self._topic = topic
         self._names = [f"sensor-{number:02}" for number in range(1, count + 1)]
         self._levels = {name: random.uniform(*LEVELS) for name in self._names}
         self._rate = rate
@@ -65,6 +66,8 @@ class Sensors(threading.Thread):
     def _send_until_stopped(self, producer: Producer) -> None:
         started = time.monotonic()
         while not self._stopping.wait(TICK_S):
+            # Acknowledgements are heard in here, also while there is nothing to send.
+            producer.raw.poll(0)
             due = int((time.monotonic() - started) * self._rate) - self._sent.total()
             for _ in range(due):
                 self._send_one(producer)
@@ -78,7 +81,7 @@ class Sensors(threading.Thread):
             at_us=time.time_ns() // 1000,
         )
         producer.send(
-            self._topic,
+            READINGS,
             reading.value(),
             key=reading.key(),
             on_delivery=partial(self._on_delivery, reading),
@@ -93,30 +96,26 @@ class Sensors(threading.Thread):
 
     def _on_delivery(self, reading: Reading, delivery: Delivery) -> None:
         self._events.put(
-            Acknowledged(reading=reading, partition=delivery.partition, offset=delivery.offset)
+            Acknowledged(
+                reading=reading,
+                partition=delivery.partition,
+                offset=delivery.offset,
+                at_us=time.time_ns() // 1000,
+                at_s=time.monotonic(),
+            )
         )
 
 
-Understand = Callable[[str, ConsumedRecord, float], Event]
-
-
 class Controller(threading.Thread):
-    """One member of the group; reports every record it gets, as `understand` takes it."""
+    """One member of the group; reports every record that it gets from the topics."""
 
     def __init__(
-        self,
-        bootstrap: str,
-        topic: str,
-        *,
-        name: str,
-        events: "SimpleQueue[Event]",
-        understand: Understand,
+        self, bootstrap: str, topics: Sequence[str], *, name: str, events: "SimpleQueue[Event]"
     ) -> None:
         super().__init__(name=name, daemon=True)
         self._address = bootstrap
-        self._topic = topic
+        self._topics = list(topics)
         self._events = events
-        self._understand = understand
         self._stopping = threading.Event()
 
     def stop(self) -> None:
@@ -126,7 +125,7 @@ class Controller(threading.Thread):
         options = {"client.id": self.name, "auto.commit.interval.ms": 500, "fetch.wait.max.ms": 100}
         try:
             with Consumer(self._address, group=GROUP, options=options) as consumer:
-                consumer.subscribe([self._topic])
+                consumer.subscribe(self._topics)
                 self._read_until_stopped(consumer)
         except Exception as error:
             self._events.put(Failed(error=error))
@@ -136,25 +135,24 @@ class Controller(threading.Thread):
         while not self._stopping.is_set():
             records = consumer.poll(0.1)
             now_ms = time.time() * 1000
-            share = frozenset(one.partition for one in consumer.assigned)
+            share = frozenset(one.partition for one in consumer.assigned if one.topic == READINGS)
             if share != held:
                 held = share
                 self._events.put(Assigned(controller=self.name, partitions=share))
             for record in records:
-                self._events.put(self._understand(self.name, record, now_ms))
+                understand = consumed if record.topic == READINGS else alerted
+                self._events.put(understand(self.name, record, now_ms))
             consumer.done(records)
 
 
 @contextmanager
 def controllers_at_work(
-    bootstrap: str, topic: str, *, events: "SimpleQueue[Event]", understand: Understand
+    bootstrap: str, topics: Sequence[str], *, events: "SimpleQueue[Event]"
 ) -> Iterator[None]:
     """Both of them; they have left their group when the `with` block has ended."""
     with ExitStack() as running:
         for name in CONTROLLERS:
-            controller = Controller(
-                bootstrap, topic, name=name, events=events, understand=understand
-            )
+            controller = Controller(bootstrap, topics, name=name, events=events)
             controller.start()
             running.callback(controller.join)
             running.callback(controller.stop)
@@ -163,9 +161,9 @@ def controllers_at_work(
 
 @contextmanager
 def sensors_at_work(
-    bootstrap: str, topic: str, *, count: int, rate: int, events: "SimpleQueue[Event]"
+    bootstrap: str, *, count: int, rate: int, events: "SimpleQueue[Event]"
 ) -> Iterator[Sensors]:
-    sensors = Sensors(bootstrap, topic, count=count, rate=rate, events=events)
+    sensors = Sensors(bootstrap, count=count, rate=rate, events=events)
     sensors.start()
     try:
         yield sensors
@@ -205,5 +203,6 @@ def alerted(controller: str, record: ConsumedRecord, now_ms: float) -> Alerted:
         number=content["number"],
         temperature=content["temperature"],
         usual=content["usual"],
+        at_us=at_us,
         latency_ms=now_ms - at_us / 1000,
     )
