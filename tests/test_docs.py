@@ -7,6 +7,7 @@ the pages on settings and commands are compared in tests/unit/cli/test_reference
 import re
 import shlex
 import tomllib
+from xml.etree import ElementTree
 
 import click
 import pytest
@@ -114,6 +115,16 @@ def test_every_decision_is_in_the_index() -> None:
     index = BY_NAME["docs/adr/README.md"].links()
     pages = sorted(path.name for path in (ROOT / "docs" / "adr").glob("0*.md"))
     assert sorted(index) == pages
+
+
+def test_the_picture_of_the_demo_is_shown_and_shows_a_whole_run() -> None:
+    """CONTRIBUTING.md says how to record it again."""
+    assert "](docs/images/demo.svg)" in (ROOT / "README.md").read_text()
+    picture = ElementTree.parse(ROOT / "docs" / "images" / "demo.svg").getroot()
+    assert picture.tag == "{http://www.w3.org/2000/svg}svg"
+    text = "".join(picture.itertext()).replace("\xa0", " ")
+    for seen in ("Penstock demo", "writes paused", "0 lost, 0 doubled", "is back", "heard by"):
+        assert seen in text, seen
 
 
 def test_nobody_is_asked_to_install_a_distribution_of_another_name() -> None:

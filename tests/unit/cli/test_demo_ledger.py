@@ -95,6 +95,18 @@ def test_lag_is_what_is_acknowledged_but_not_seen() -> None:
     assert (ledger.lag(), ledger.lag("one"), ledger.lag("two"), ledger.lag_max) == (4, 4, 0, 4)
 
 
+def test_the_partitions_are_shared_when_each_controller_has_some_and_none_is_left() -> None:
+    ledger = Ledger()
+    for name, share, is_shared in (
+        ("one", {0, 1, 2}, False),
+        ("two", {2}, True),
+        ("one", {0}, False),
+        ("one", {0, 1}, True),
+    ):
+        ledger.take(Assigned(controller=name, partitions=frozenset(share)))
+        assert ledger.is_shared_by(("one", "two"), 3) is is_shared
+
+
 def test_a_failed_thread_fails_the_demo() -> None:
     with pytest.raises(ValueError, match="broken"):
         Ledger().take(Failed(error=ValueError("broken")))

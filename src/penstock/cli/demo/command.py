@@ -44,8 +44,8 @@ RATE_WITHOUT_SPARK = 2_000
 @click.option(
     "--picture",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    hidden=True,
-    help="Keep the last live screen as an SVG picture: this makes the one in README.md.",
+    metavar="FILE",
+    help="Also keep the last screen from while the sensors sent, as an SVG picture.",
 )
 @json_option
 def demo(

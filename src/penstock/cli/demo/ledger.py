@@ -1,6 +1,7 @@
 """The books of the readings: rates, lag, latency, what is missing or doubled, and the failover."""
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from penstock.cli.demo.events import (
@@ -120,6 +121,11 @@ class Ledger:
 
     def note_lag(self) -> None:
         self.lag_max = max(self.lag_max, self.lag())
+
+    def is_shared_by(self, controllers: Collection[str], partitions: int) -> bool:
+        """Whether each of them has a share, and all partitions are taken."""
+        shares = [self.shares.get(name, frozenset()) for name in controllers]
+        return all(shares) and len(frozenset().union(*shares)) == partitions
 
     def is_in_sync_since(self, time_s: float) -> bool:
         """Whether the cluster was asked after that, and all copies were up to date."""

@@ -24,6 +24,7 @@ from penstock.cli.demo.spark_side import SparkSide, import_early, spark_side
 from penstock.cli.demo.view import View
 from penstock.cli.demo.workers import (
     ALERTS,
+    CONTROLLERS,
     GROUP,
     READINGS,
     controllers_at_work,
@@ -44,6 +45,7 @@ REMOVE_S_MAX = 10.0
 # There is something to see before the kill, while the node is down, and after it is back.
 BEFORE_KILL_S = 1.0
 DOWN_S_MAX = 3.0
+TIMED_S_MAX = 10.0
 AFTER_S = 1.0
 
 
@@ -112,9 +114,7 @@ class _Demo:
     def await_nodes(self) -> None:
         deadline = time.monotonic() + START_S_MAX
         while not self._cluster.is_up:
-            if time.monotonic() > deadline:
-                raise CommandFailed(f"The nodes were not ready within {START_S_MAX:g} s.")
-            self._step()
+            self._step_until(deadline, f"The nodes were not ready in {START_S_MAX:g} s.")
 
     def work(self) -> None:
         address, events, wishes = self._cluster.bootstrap, self._events, self._wishes
@@ -127,21 +127,34 @@ class _Demo:
             ) as sensors,
         ):
             began_s = time.monotonic()
+            self._await_controllers()
             self._await_spark()
             self._await_time(began_s + BEFORE_KILL_S, self.started_s + wishes.seconds / 2)
             self._lose_a_node()
-            self._await_time(time.monotonic() + AFTER_S, self.started_s + wishes.seconds)
+            self._await_time(
+                time.monotonic() + AFTER_S, self._timed_enough_s(), self.started_s + wishes.seconds
+            )
             sensors.stop()
             self.sending_s = time.monotonic() - began_s
             self._drain()
+
+    def _await_controllers(self) -> None:
+        """Until they share the partitions of readings."""
+        deadline = time.monotonic() + START_S_MAX
+        while not self.ledger.is_shared_by(CONTROLLERS, TOPICS[READINGS]):
+            self._step_until(deadline, f"The controllers did not join in {START_S_MAX:g} s.")
 
     def _await_spark(self) -> None:
         """Until it is warm and has closed windows, so that there is something to see of it."""
         deadline = time.monotonic() + SPARK_S_MAX
         while self.spark is not None and not self.spark.has_shown_itself:
-            if time.monotonic() > deadline:
-                raise CommandFailed(f"Spark was not warm within {SPARK_S_MAX:g} s.")
-            self._step()
+            self._step_until(deadline, f"Spark was not warm in {SPARK_S_MAX:g} s.")
+
+    def _timed_enough_s(self) -> float:
+        """When there have been alerts to time, however slowly Spark got warm."""
+        if self.spark is None or self.spark.warm_s is None:
+            return self.started_s
+        return self.spark.warm_s + min(TIMED_S_MAX, self._wishes.seconds / 3)
 
     def _await_time(self, *times_s: float) -> None:
         """Until the last of these."""

@@ -46,7 +46,9 @@ def title_text(view: View) -> str:
 def _waits_for(view: View) -> str:
     if view.pipeline is not None and not view.pipeline.is_warm:
         return "Spark starts slowly"
-    return "the killed node has to come back"
+    if view.ledger.failover.phase is not Phase.BACK:
+        return "the killed node has to come back"
+    return "alerts are timed for some seconds more"
 
 
 def leads_text(view: View, node: int) -> str:
@@ -99,7 +101,7 @@ def spark_text(view: View) -> str:
     slowest_s = max(pipeline.batch_ms.values()) / 1000
     return (
         f"warm after {warm_s:.0f} s; {pipeline.archive.rows:,} readings in the table, "
-        f"batches up to {slowest_s:.1f} s"
+        f"batches of {slowest_s:.1f} s"
     )
 
 
