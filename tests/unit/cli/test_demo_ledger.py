@@ -17,13 +17,14 @@ def acknowledged(
     )
 
 
-def consumed(number: int, *, offset: int, controller: str = "one") -> Consumed:
+def consumed(number: int, *, offset: int, controller: str = "one", sent_us: int = 0) -> Consumed:
     return Consumed(
         controller=controller,
         sensor="s",
         number=number,
         partition=0,
         offset=offset,
+        sent_us=sent_us,
         latency_ms=1.0,
     )
 
@@ -82,6 +83,16 @@ def test_a_record_that_the_group_delivers_again_is_not_doubled() -> None:
     ledger.take(consumed(1, offset=1, controller="two"))
     assert ledger.is_complete()
     assert (ledger.redelivered, ledger.arrivals.doubled, ledger.out_of_order) == (1, 0, 0)
+
+
+def test_a_reading_that_waited_for_the_controllers_to_join_is_not_timed() -> None:
+    ledger = Ledger()
+    ledger.take(consumed(0, offset=0, sent_us=4))
+    ledger.joined_us = 5
+    ledger.take(consumed(1, offset=1, sent_us=4))
+    assert ledger.deliveries.counts.total() == 0
+    ledger.take(consumed(2, offset=2, sent_us=5))
+    assert ledger.deliveries.counts.total() == 1
 
 
 def test_lag_is_what_is_acknowledged_but_not_seen() -> None:

@@ -8,6 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 from rich.console import Console
+from rich.live import Live
+from rich.text import Text
 
 from penstock.cli.demo.cluster import NodeState
 from penstock.cli.demo.events import Acknowledged, Alerted, ClusterSeen, Consumed
@@ -23,7 +25,7 @@ from penstock.cli.demo.report import (
     broker_summary,
     report,
 )
-from penstock.cli.demo.screen import PlainScreen, Recorder
+from penstock.cli.demo.screen import LiveScreen, PlainScreen, Recorder
 from penstock.cli.demo.view import View, failover_texts
 from tests.unit.cli.test_demo_pipeline import HotIsUnusual
 
@@ -48,6 +50,7 @@ def consumed(number: int, partition: int) -> Consumed:
         number=number,
         partition=partition,
         offset=number,
+        sent_us=0,
         latency_ms=5.0,
     )
 
@@ -189,6 +192,21 @@ def test_a_gap_in_the_readings_is_shown_as_a_loss() -> None:
     kill_and_return(ledger)
     ledger.take(consumed(12, 1))
     assert "2 lost, 0 doubled" in failover_texts(view(ledger))[0]
+
+
+def test_each_frame_covers_the_whole_terminal_also_after_a_resize() -> None:
+    """So nothing of an old frame stays."""
+    output = io.StringIO()
+    console = Console(file=output, force_terminal=True, width=120, height=40)
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        screen = LiveScreen(live)
+        for now_s, width, height in ((1.0, 120, 40), (2.0, 80, 24), (3.0, 100, 50)):
+            console.size = (width, height)  # type: ignore[assignment]
+            output.seek(0)
+            output.truncate()
+            screen.show(view(books(), pipeline_books(), now_s=now_s))
+            painted = Text.from_ansi(output.getvalue().removeprefix("\x1b[H")).plain.split("\n")
+            assert [len(line) for line in painted] == [width] * height
 
 
 def test_bars_show_the_last_rates_and_never_more_than_there_is_room_for() -> None:

@@ -26,6 +26,8 @@ class Consumed:
     number: int
     partition: int
     offset: int
+    # When the sensor said it, in microseconds since 1970.
+    sent_us: int
     latency_ms: float
 
 

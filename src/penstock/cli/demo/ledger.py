@@ -78,9 +78,11 @@ class Ledger:
     produced: int = 0
     consumed: Counter[str] = field(default_factory=Counter)
     shares: dict[str, frozenset[int]] = field(default_factory=dict)
-    # From the sensor to the broker's acknowledgement, and to the controller.
+    # From the sensor to the broker's acknowledgement, and to the controller; the latter only of
+    # readings that did not wait for the controllers to join.
     acknowledgements: Latencies = field(default_factory=Latencies)
     deliveries: Latencies = field(default_factory=Latencies)
+    joined_us: int | None = None
     lag_max: int = 0
     arrivals: Arrivals = field(default_factory=Arrivals)
     # The group may deliver a record again after a rebalance. That is allowed, and said.
@@ -151,7 +153,8 @@ class Ledger:
             self.redelivered += 1
             return
         self.positions[event.partition] = event.offset + 1
-        self.deliveries.add(event.latency_ms)
+        if self.joined_us is not None and event.sent_us >= self.joined_us:
+            self.deliveries.add(event.latency_ms)
         self.arrivals.take(event.sensor, event.number)
         highest = self._highest.get(event.sensor, -1)
         self.out_of_order += event.number < highest

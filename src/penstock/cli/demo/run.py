@@ -143,6 +143,7 @@ class _Demo:
         deadline = time.monotonic() + START_S_MAX
         while not self.ledger.is_shared_by(CONTROLLERS, TOPICS[READINGS]):
             self._step_until(deadline, f"The controllers did not join in {START_S_MAX:g} s.")
+        self.ledger.joined_us = time.time_ns() // 1000
 
     def _await_spark(self) -> None:
         """Until it is warm and has closed windows, so that there is something to see of it."""

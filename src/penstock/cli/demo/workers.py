@@ -189,6 +189,7 @@ def consumed(controller: str, record: ConsumedRecord, now_ms: float) -> Consumed
         number=reading.number,
         partition=record.partition,
         offset=record.offset,
+        sent_us=reading.at_us,
         latency_ms=now_ms - reading.at_us / 1000,
     )
 
