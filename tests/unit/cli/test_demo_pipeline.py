@@ -166,14 +166,23 @@ def test_a_reading_that_waited_less_than_the_lateness_is_compared() -> None:
     assert books.wrong_windows() == [(0, "s")]
 
 
-def test_spark_is_warm_when_every_flow_has_run_twice() -> None:
+def test_spark_is_warm_when_every_flow_has_run_twice_and_keeps_up() -> None:
     books = PipelineLedger(expectation())
     books.take_batches({}, at_us=1)
-    books.take_batches({"alerts": (3, 900), "table": (1, 4000)}, at_us=2)
+    books.take_batches({"alerts": (3, 900), "table": (1, 1000)}, at_us=2)
+    books.take_batches({"alerts": (4, 900), "table": (2, 3001)}, at_us=3)
+    assert (books.is_warm, books.warm_flows) == (False, 1)
+    books.take_batches({"alerts": (5, 800), "table": (3, 3000)}, at_us=4)
+    books.take_batches({"alerts": (6, 800), "table": (4, 1000)}, at_us=5)
+    assert (books.is_warm, books.warm_us) == (True, 4)
+
+
+def test_a_machine_that_is_too_slow_counts_as_warm_after_some_batches() -> None:
+    books = PipelineLedger(expectation())
+    books.take_batches({"alerts": (7, 9000)}, at_us=1)
     assert not books.is_warm
-    books.take_batches({"alerts": (5, 800), "table": (2, 1000)}, at_us=3)
-    books.take_batches({"alerts": (6, 800), "table": (3, 1000)}, at_us=4)
-    assert (books.is_warm, books.warm_us) == (True, 3)
+    books.take_batches({"alerts": (8, 9000)}, at_us=2)
+    assert books.is_warm
 
 
 def test_only_alerts_on_readings_from_after_spark_was_warm_are_timed() -> None:

@@ -148,8 +148,8 @@ def alerts_table(pipeline: PipelineLedger, shown: int) -> "Table":
 
 def bars(rates: Sequence[float], room: int) -> str:
     """The last rates as blocks, of which the highest is full."""
-    highest = max(rates, default=0.0) or 1.0
     shown = list(rates)[-room:] if room else []
+    highest = max(shown, default=0.0) or 1.0
     return "".join(BARS[round(rate / highest * (len(BARS) - 1))] for rate in shown)
 
 

@@ -13,9 +13,12 @@ from penstock.cli.demo.expectation import Alert, Expectation, Window, WindowKey
 from penstock.cli.demo.ledger import Arrivals, Latencies
 
 ALERTS_KEPT = 40
-# The first batch of a flow compiles code, starts Python and reads all that waited; the second
-# reads what came meanwhile.
-WARM_BATCHES = 2
+# The first batch of a flow compiles code, starts Python and reads all that waited; the next ones
+# read what came meanwhile. A flow is warm when a batch takes no longer than this, and at the latest
+# after that many batches: a machine that is too slow for it should not wait endlessly.
+WARM_BATCH_MS_MAX = 3_000
+WARM_BATCHES_MIN = 2
+WARM_BATCHES_MAX = 8
 
 
 @dataclass(slots=True)
@@ -61,9 +64,16 @@ class PipelineLedger:
         """By flow: how many micro-batches have ended, and the milliseconds that the last took."""
         self.batches = {flow: count for flow, (count, _) in batches.items()}
         self.batch_ms = {flow: duration_ms for flow, (_, duration_ms) in batches.items()}
-        is_warm = bool(batches) and min(self.batches.values()) >= WARM_BATCHES
-        if is_warm and self.warm_us is None:
+        if batches and self.warm_flows == len(batches) and self.warm_us is None:
             self.warm_us = at_us
+
+    @property
+    def warm_flows(self) -> int:
+        return sum(
+            count >= WARM_BATCHES_MAX
+            or (count >= WARM_BATCHES_MIN and self.batch_ms[flow] <= WARM_BATCH_MS_MAX)
+            for flow, count in self.batches.items()
+        )
 
     @property
     def is_warm(self) -> bool:

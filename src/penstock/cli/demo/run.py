@@ -6,6 +6,7 @@ killed; the writes go on at the others, and it is started again.
 """
 
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
+from types import FrameType
 
 from penstock.cli.demo.cluster import NODES, DemoCluster, cluster_at_work, cluster_watched
 from penstock.cli.demo.events import Event
@@ -32,10 +34,12 @@ from penstock.cli.demo.workers import (
     sensors_at_work,
 )
 from penstock.cli.failures import CommandFailed
+from penstock.cli.interrupts import Interrupted
 from penstock.client.admin import Admin
 
 # Topics and their partitions, by the names that the pipeline has for them.
 TOPICS = {READINGS: 3, ALERTS: 2, "readings-dead": 1}
+ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 REFRESH_S = 0.1
 START_S_MAX = 120.0
 SPARK_S_MAX = 420.0
@@ -44,6 +48,7 @@ DRAIN_S_MAX = 240.0
 REMOVE_S_MAX = 10.0
 # There is something to see before the kill, while the node is down, and after it is back.
 BEFORE_KILL_S = 1.0
+WARM_S_MAX = 3.0
 DOWN_S_MAX = 3.0
 TIMED_S_MAX = 10.0
 AFTER_S = 1.0
@@ -61,7 +66,7 @@ class Wishes:
 
 def run_demo(wishes: Wishes, *, quiet: bool, picture: Path | None = None) -> Summary:
     """Start everything, let it work, and check what came out of it."""
-    with ExitStack() as running:
+    with ended_by_signals(), ExitStack() as running:
         shown = running.enter_context(screen(quiet=quiet, picture_path=picture))
         folder = running.enter_context(temporary_folder())
         cluster = running.enter_context(cluster_at_work(folder / "brokers"))
@@ -83,6 +88,21 @@ def run_demo(wishes: Wishes, *, quiet: bool, picture: Path | None = None) -> Sum
         lag_at_end=lag_at_end,
         pipeline=demo.spark.summary(demo.started_s) if demo.spark else None,
     )
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """A terminal that is closed ends the demonstration as Ctrl-C does, and with it all it started."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise Interrupted(number)
+
+    before = {number: signal.signal(number, end) for number in ENDING_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -129,7 +149,11 @@ class _Demo:
             began_s = time.monotonic()
             self._await_controllers()
             self._await_spark()
-            self._await_time(began_s + BEFORE_KILL_S, self.started_s + wishes.seconds / 2)
+            self._await_time(
+                began_s + BEFORE_KILL_S,
+                time.monotonic() + min(WARM_S_MAX, wishes.seconds / 10),
+                self.started_s + wishes.seconds / 2,
+            )
             self._lose_a_node()
             self._await_time(
                 time.monotonic() + AFTER_S, self._timed_enough_s(), self.started_s + wishes.seconds

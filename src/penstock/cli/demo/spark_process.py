@@ -95,7 +95,7 @@ class SparkProcess:
         """Start it once more if the machine was too busy; raises CommandFailed if it has ended."""
         if self._running().poll() is None:
             return
-        if self.starts < STARTS_MAX and NO_PYTHON in self._log_path.read_text(errors="replace"):
+        if self.starts < STARTS_MAX and NO_PYTHON in self.last_words():
             self._start()
             return
         raise CommandFailed(f"The pipeline ended too early: {self.last_words()}")

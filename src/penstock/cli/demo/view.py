@@ -12,7 +12,7 @@ from penstock.cli.demo.events import Alerted
 from penstock.cli.demo.expectation import Window
 from penstock.cli.demo.failover import Phase
 from penstock.cli.demo.ledger import Ledger
-from penstock.cli.demo.pipeline_ledger import WARM_BATCHES, PipelineLedger
+from penstock.cli.demo.pipeline_ledger import PipelineLedger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,14 +95,17 @@ def spark_text(view: View) -> str:
         again = " again: the machine was too busy" if view.spark_starts > 1 else ""
         if not any(pipeline.batches.values()):
             return f"Spark is starting{again}; the readings wait in their topic"
-        warm = sum(count >= WARM_BATCHES for count in pipeline.batches.values())
-        return f"warming up{again}: {warm} of {len(pipeline.batches)} flows have run twice"
+        warm = f"{pipeline.warm_flows} of {len(pipeline.batches)} flows are warm"
+        return f"warming up{again}: {warm}, batches of {slowest_s(pipeline):.1f} s"
     warm_s = (view.spark_warm_s or view.started_s) - view.started_s
-    slowest_s = max(pipeline.batch_ms.values()) / 1000
     return (
         f"warm after {warm_s:.0f} s; {pipeline.archive.rows:,} readings in the table, "
-        f"batches of {slowest_s:.1f} s"
+        f"batches of {slowest_s(pipeline):.1f} s"
     )
+
+
+def slowest_s(pipeline: PipelineLedger) -> float:
+    return max(pipeline.batch_ms.values(), default=0) / 1000
 
 
 def alerts_text(pipeline: PipelineLedger) -> str:

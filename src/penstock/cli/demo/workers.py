@@ -28,12 +28,13 @@ READINGS = "readings"
 ALERTS = "alerts"
 CONTROLLERS = ("controller-1", "controller-2")
 GROUP = "controllers"
-TICK_S = 0.01
+# Short enough for a smooth picture, long enough that the cores of a laptop are left to Spark.
+TICK_S = 0.04
 LEVELS = (5.0, 25.0)
 NOISE = 0.3
 # What a wrong reading is wrong by, up or down.
 WRONG_BY = (10.0, 30.0)
-WRONG_PER_S = 0.7
+WRONG_PER_S = 1.0
 
 
 class Sensors(threading.Thread):
@@ -65,9 +66,8 @@ class Sensors(threading.Thread):
 
     def _send_until_stopped(self, producer: Producer) -> None:
         started = time.monotonic()
-        while not self._stopping.wait(TICK_S):
-            # Acknowledgements are heard in here, also while there is nothing to send.
-            producer.raw.poll(0)
+        while not self._stopping.is_set():
+            _hear(producer, TICK_S)
             due = int((time.monotonic() - started) * self._rate) - self._sent.total()
             for _ in range(due):
                 self._send_one(producer)
@@ -104,6 +104,13 @@ class Sensors(threading.Thread):
                 at_s=time.monotonic(),
             )
         )
+
+
+def _hear(producer: Producer, seconds: float) -> None:
+    """Take acknowledgements as they come, so that their time is not that of the next send."""
+    until = time.monotonic() + seconds
+    while (left_s := until - time.monotonic()) > 0:
+        producer.raw.poll(left_s)
 
 
 class Controller(threading.Thread):
