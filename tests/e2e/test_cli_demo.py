@@ -10,6 +10,7 @@ import signal
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tests.e2e import processes
 from tests.e2e.commands import COMMAND_TIMEOUT_S, Shell
@@ -52,15 +53,19 @@ def test_where_spark_is_missing_the_demo_says_so_and_goes_on(tmp_path: Path) -> 
     assert failover["writes_paused_s"] > 0
 
 
-def test_ctrl_c_leaves_no_node_and_no_data_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP], ids=["ctrl-c", "hang-up"])
+def test_an_interrupted_demo_leaves_no_node_and_no_data_behind(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """Also by closing the terminal."""
     environment = processes.clean_environment({"TMPDIR": str(tmp_path)})
     with Shell("127.0.0.1:1").start("demo", "--no-spark", env=environment) as demo:
         assert demo.stdout is not None
         assert any("sensors" in line for line in demo.stdout)
         children = psutil.Process(demo.pid).children(recursive=True)
         assert len(children) == NODES
-        os.kill(demo.pid, signal.SIGINT)
+        os.kill(demo.pid, number)
         _, said = demo.communicate(timeout=COMMAND_TIMEOUT_S)
-        assert (demo.returncode, said.strip()) == (130, "")
+        assert (demo.returncode, said.strip()) == (128 + number, "")
     assert not any(child.is_running() for child in children)
     assert list(tmp_path.iterdir()) == []

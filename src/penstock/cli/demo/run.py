@@ -92,7 +92,7 @@ def run_demo(wishes: Wishes, *, quiet: bool, picture: Path | None = None) -> Sum
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """A terminal that is closed ends the demonstration as Ctrl-C does, and with it all it started."""
+    """A terminal that is closed ends all that the demonstration started, as Ctrl-C does."""
 
     def end(number: int, frame: FrameType | None) -> None:
         raise Interrupted(number)
