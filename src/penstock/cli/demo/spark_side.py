@@ -18,8 +18,10 @@ WINDOW_S = 5
 # A write that waits for a new leader must not be late for its window.
 LATENESS_S = 5
 # Alerts are urgent, tables are not: on two cores every batch of the one delays the other.
-ALERTS_INTERVAL = "200 milliseconds"
-TABLES_INTERVAL = "3 seconds"
+# Spark begins batches at multiples of their interval, so these rarely begin together.
+ALERTS_INTERVAL = "500 milliseconds"
+TABLES_INTERVAL = "4 seconds"
+REJECTS_INTERVAL = "5 seconds"
 LOOK_EVERY_S = 0.5
 # The pipeline's own rule for what is unusual; it imports PySpark, which takes a second or more.
 RULE = "penstock.pipelines.templates.iot.anomalies"
@@ -40,6 +42,7 @@ def spark_side(bootstrap: str, folder: Path) -> Iterator["SparkSide"]:
         "lateness": f"{LATENESS_S} seconds",
         "interval": TABLES_INTERVAL,
         "alerts_interval": ALERTS_INTERVAL,
+        "rejects_interval": REJECTS_INTERVAL,
     }
     with SparkProcess(iot_pipeline(parameters), folder) as process:
         yield SparkSide(process, lake)
