@@ -67,6 +67,8 @@ class PipelineRun:
             "window": f"{WINDOW_S} seconds",
             "lateness": f"{LATENESS_S} seconds",
             "interval": "1 second",
+            "alerts_interval": "1 second",
+            "rejects_interval": "1 second",
         }
         settings = {
             "spark.ui.enabled": "false",
