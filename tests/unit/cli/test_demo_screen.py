@@ -143,6 +143,7 @@ def test_what_matters_fits_on_the_screen(width: int, height: int) -> None:
     for expected in (
         "Penstock demo, 21 of 30 s",
         "partition 2",
+        "all copies are up to date",
         "32 acknowledged, p50 3 ms, p99 3 ms",
         "node 2 killed at 15 s: writes paused 1.20 s; 0 lost, 0 doubled",
         "node 2 is back, in sync 2.0 s after its restart",
@@ -179,6 +180,7 @@ def test_the_first_screen_shows_the_nodes() -> None:
 def test_a_killed_node_leads_nothing_and_the_pause_counts_up() -> None:
     ledger = books()
     ledger.failover.killed(2, LEADERS, at_s=15.0, at_us=15 * SECOND_US)
+    ledger.under_replicated = 3
     shown = replace(view(ledger, now_s=15.4), nodes={**UP, 2: NodeState.KILLED})
     lines = drawn(shown, 80, 24)
     assert any(line.split() == ["2", "killed", "nothing"] for line in lines)

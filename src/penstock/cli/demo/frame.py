@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 COLOURS = {NodeState.STARTING: "yellow", NodeState.UP: "green", NodeState.KILLED: "bold red"}
 BARS = "▁▂▃▄▅▆▇█"
 LABEL_WIDTH = 13
+COLUMN_GAP = 2
 # The title, nodes with their heads, two readings, two of the failover, Spark, alerts, blank lines.
 ROWS_FIXED = 14
 # The head of the windows, and how many are not shown.
@@ -76,21 +77,20 @@ def frame(view: View, rates: Rates, *, width: int, height: int) -> "RenderableTy
 
 def nodes_table(view: View) -> "Table":
     table = _table()
-    table.add_column("node", width=LABEL_WIDTH)
-    table.add_column("state", width=12)
-    table.add_column("leads")
-    table.add_column("copies up to date", justify="right")
+    table.add_column("node", width=LABEL_WIDTH - COLUMN_GAP)
+    table.add_column("state", width=10)
+    table.add_column("leads", width=18)
+    table.add_column(_copies_text(view.ledger))
     for node, state in view.nodes.items():
-        copies = "" if node != max(view.nodes) else _copies_text(view)
-        table.add_row(f"{node}", f"[{COLOURS[state]}]{state}[/]", leads_text(view, node), copies)
+        table.add_row(f"{node}", f"[{COLOURS[state]}]{state}[/]", leads_text(view, node))
     return table
 
 
-def _copies_text(view: View) -> str:
-    if not view.ledger.leaders:
+def _copies_text(ledger: Ledger) -> str:
+    if not ledger.leaders:
         return ""
-    late = view.ledger.under_replicated
-    return f"{late} partitions lack one" if late else "all"
+    late = ledger.under_replicated
+    return f"[yellow]{late} partitions lack a copy[/]" if late else "all copies are up to date"
 
 
 def _broker_lines(view: View, rates: Rates, width: int) -> "list[RenderableType]":
@@ -156,7 +156,7 @@ def bars(rates: Sequence[float], room: int) -> str:
 def _table() -> "Table":
     from rich.table import Table
 
-    return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    return Table(box=None, pad_edge=False, padding=(0, COLUMN_GAP, 0, 0), header_style="dim")
 
 
 def _labelled(label: str, text: str, style: str = "") -> "RenderableType":
