@@ -22,6 +22,12 @@ OFFSET_VALUE_VERSION_EXPIRING = 1
 GROUP_VALUE_VERSION = 3
 FLEXIBLE_VERSION = 4
 
+# What keys of a version that this code knows are about. A snapshot names them: one that was taken
+# without one of them lacks whatever the log says of it.
+KINDS = frozenset({0, OFFSET_KEY_VERSION, GROUP_KEY_VERSION})
+# Of the snapshots from before they named any.
+FIRST_KINDS = frozenset({0, 1, 2})
+
 NO_TIMESTAMP = -1
 NO_LEADER_EPOCH = -1
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from penstock.groups.records import (
+    FIRST_KINDS,
+    KINDS,
     CommittedOffset,
     ForeignRecord,
     GroupMetadata,
@@ -27,6 +29,10 @@ from penstock.records.batch import CorruptBatch
 TopicOffsets = dict[TopicName, dict[int, CommittedOffset]]
 
 _LENGTHS = struct.Struct(">ii")
+# Stands where the first record's lengths would be: how many kinds of records follow.
+_HEAD = struct.Struct(">ii")
+_NO_LENGTH = -1
+_KIND = struct.Struct(">h")
 
 
 class GroupsState:
@@ -69,8 +75,12 @@ class GroupsState:
         return partial(_encode, self._groups.copy(), self._offsets.copy())
 
     def restore(self, data: bytes, /) -> None:
+        """Raises ValueError for a snapshot that lacks what the log may hold."""
         codec = GroupRecordCodec()
-        position = 0
+        kinds, position = _read_kinds(data)
+        if not kinds >= KINDS:
+            # An earlier version took it, which skipped the records that it did not know.
+            raise ValueError(f"it does not know records of the kinds {sorted(KINDS - kinds)}")
         while position < len(data):
             try:
                 key_length, value_length = _LENGTHS.unpack_from(data, position)
@@ -121,11 +131,25 @@ class GroupsState:
 def _encode(
     groups: Mapping[GroupId, GroupMetadata], offsets: Mapping[GroupId, TopicOffsets]
 ) -> bytes:
-    """The records that make up the state, each as in the log, behind its lengths."""
-    parts: list[bytes] = []
+    """The kinds of records that this version knows, then the records that make up the state, each
+    as in the log, behind its lengths."""
+    parts = [_HEAD.pack(_NO_LENGTH, len(KINDS)), *map(_KIND.pack, sorted(KINDS))]
     for key, value in _stored(groups, offsets):
         parts += (_LENGTHS.pack(len(key), len(value)), key, value)
     return b"".join(parts)
+
+
+def _read_kinds(data: bytes) -> tuple[frozenset[int], int]:
+    """The kinds that a snapshot knows, and where its records begin. The first ones did not say."""
+    try:
+        mark, count = _HEAD.unpack_from(data) if data else (0, 0)
+        if mark != _NO_LENGTH:
+            return FIRST_KINDS, 0
+        end = _HEAD.size + count * _KIND.size
+        kinds = frozenset(kind for (kind,) in _KIND.iter_unpack(data[_HEAD.size : end]))
+    except struct.error as error:
+        raise CorruptBatch(f"a snapshot of groups ends amid its head: {error}") from error
+    return kinds, end
 
 
 def _stored(
