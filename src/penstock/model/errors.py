@@ -67,6 +67,11 @@ class Reason(Enum):
     NON_EMPTY_GROUP = auto()
     GROUP_SUBSCRIBED_TO_TOPIC = auto()
     GROUP_MAX_SIZE_REACHED = auto()
+    FENCED_MEMBER_EPOCH = auto()
+    STALE_MEMBER_EPOCH = auto()
+    UNRELEASED_INSTANCE_ID = auto()
+    UNSUPPORTED_ASSIGNOR = auto()
+    INVALID_REGULAR_EXPRESSION = auto()
     OFFSET_METADATA_TOO_LARGE = auto()
     INVALID_COMMIT_OFFSET_SIZE = auto()
     # Last resort: a bug of ours that was caught at the door

@@ -13,6 +13,14 @@ from penstock.protocol.kafka.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
 )
 from penstock.protocol.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from penstock.protocol.kafka.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from penstock.protocol.kafka.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from penstock.protocol.kafka.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from penstock.protocol.kafka.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
@@ -204,6 +212,12 @@ EXCHANGES: dict[ApiKey, Exchange] = {
     ApiKey.DESCRIBE_CLUSTER: Exchange(DescribeClusterRequest, DescribeClusterResponse),
     ApiKey.DESCRIBE_PRODUCERS: Exchange(DescribeProducersRequest, DescribeProducersResponse),
     ApiKey.UNREGISTER_BROKER: Exchange(UnregisterBrokerRequest, UnregisterBrokerResponse),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: Exchange(
+        ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+    ),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: Exchange(
+        ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+    ),
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: Exchange(
         GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse
     ),
