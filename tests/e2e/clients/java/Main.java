@@ -28,6 +28,7 @@ public final class Main {
         Records.register(commands);
         Admins.register(commands);
         AdminGroups.register(commands);
+        Assignors.register(commands);
         new Members(wire).register(commands);
         new Tools().register(commands);
     }
