@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from penstock.groups.modern_records import Partitions
 from penstock.model.errors import Reason
 from penstock.model.ids import GroupId, MemberId, TopicName
 
@@ -83,6 +84,43 @@ class Departure(NamedTuple):
     member_id: MemberId
     instance_id: str | None = None
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerHeartbeat:
+    """What a member of a group says whose partitions the broker assigns (KIP-848).
+
+    None where nothing has changed since its last heartbeat.
+    """
+
+    group_id: GroupId
+    member_id: MemberId = NO_MEMBER
+    # Its own, or 0 to join, -1 to leave, -2 to leave and come back as the same instance.
+    member_epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topics: frozenset[str] | None = None
+    expression: str | None = None
+    assignor: str | None = None
+    owned: Partitions | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it says all that it can: the member wants to be told all, too."""
+        subscribes = self.topics is not None or self.expression is not None
+        return self.rebalance_timeout_ms is not None and subscribes and self.owned is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerAnswer:
+    member_id: MemberId
+    member_epoch: int
+    heartbeat_interval_ms: int = 0
+    # What the member may use from now on, and nothing else; None when that has not changed.
+    assignment: Partitions | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,12 @@
 """Reads and writes the primitive types of Kafka's coordinator records."""
 
 import struct
+from collections.abc import Iterable, Mapping
+from uuid import UUID
 
 from penstock.records.batch import CorruptBatch
 
+_INT8 = struct.Struct(">b")
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
@@ -22,11 +25,42 @@ def write_bytes(data: bytes) -> bytes:
     return _INT32.pack(len(data)) + data
 
 
+# Flexible versions: lengths are varints, one more than the length, and 0 stands for null.
+
+
+def write_varint(number: int) -> bytes:
+    data = bytearray()
+    while number >= 0x80:
+        data.append(number & 0x7F | 0x80)
+        number >>= 7
+    data.append(number)
+    return bytes(data)
+
+
+def write_compact_string(text: str | None) -> bytes:
+    if text is None:
+        return write_varint(0)
+    data = text.encode()
+    return write_varint(len(data) + 1) + data
+
+
+def write_compact_array(items: Iterable[bytes]) -> bytes:
+    parts = list(items)
+    return write_varint(len(parts) + 1) + b"".join(parts)
+
+
+def write_tagged_fields(fields: Mapping[int, bytes]) -> bytes:
+    """The end of a flexible structure: optional fields by their tags."""
+    parts = [write_varint(len(fields))]
+    for tag, data in sorted(fields.items()):
+        parts += (write_varint(tag), write_varint(len(data)), data)
+    return b"".join(parts)
+
+
 class Reader:
     """Walks through one key or value; whatever does not fit raises CorruptBatch.
 
-    From its first flexible version on, a value has compact lengths and tagged fields, which are
-    skipped.
+    From its first flexible version on, a value has compact lengths and tagged fields.
     """
 
     __slots__ = ("_data", "_flexible", "_position")
@@ -38,6 +72,12 @@ class Reader:
 
     def expect_flexible(self) -> None:
         self._flexible = True
+
+    def int8(self) -> int:
+        return self._number(_INT8)
+
+    def uuid(self) -> UUID:
+        return UUID(bytes=self._take(16))
 
     def int16(self) -> int:
         return self._number(_INT16)
@@ -73,13 +113,15 @@ class Reader:
             raise CorruptBatch(f"a group record announces {length} elements")
         return length
 
-    def end_of_struct(self) -> None:
-        """Skips the tagged fields of a flexible version; none of them is known to us."""
+    def end_of_struct(self) -> dict[int, bytes]:
+        """The tagged fields of a flexible version, for whoever knows one of them."""
         if not self._flexible:
-            return
+            return {}
+        fields = {}
         for _ in range(self._unsigned_varint()):
-            self._unsigned_varint()
-            self._take(self._unsigned_varint())
+            tag = self._unsigned_varint()
+            fields[tag] = self._take(self._unsigned_varint())
+        return fields
 
     def _length(self) -> int:
         return self._unsigned_varint() - 1 if self._flexible else self.int32()

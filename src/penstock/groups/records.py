@@ -1,8 +1,9 @@
 """What a group coordinator persists, in the layout of Kafka's __consumer_offsets.
 
-Keys begin with a version that also tells their kind: 0 and 1 an offset, 2 a group. Higher ones
-are of Kafka's newer group protocols and mean nothing to us. Values are written in the highest
-version that is not flexible, as Kafka does, and read in all versions.
+Keys begin with a version that also tells their kind: 0 and 1 an offset, 2 a group of the classic
+protocol. Groups whose partitions the broker assigns have kinds of their own (`modern_records.py`),
+and what is left means nothing to us. Values are written in the highest version that is not
+flexible, as Kafka does, and read in all versions.
 """
 
 import struct
@@ -11,6 +12,12 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from penstock.groups.layout import Reader, write_bytes, write_string
+from penstock.groups.modern_records import (
+    MODERN_KINDS,
+    ModernRecord,
+    decode_modern,
+    encode_modern,
+)
 from penstock.model.ids import GroupId, MemberId, TopicName
 from penstock.records.batch import CorruptBatch
 
@@ -24,7 +31,7 @@ FLEXIBLE_VERSION = 4
 
 # What keys of a version that this code knows are about. A snapshot names them: one that was taken
 # without one of them lacks whatever the log says of it.
-KINDS = frozenset({0, OFFSET_KEY_VERSION, GROUP_KEY_VERSION})
+KINDS = frozenset({0, OFFSET_KEY_VERSION, GROUP_KEY_VERSION}) | MODERN_KINDS
 # Of the snapshots from before they named any.
 FIRST_KINDS = frozenset({0, 1, 2})
 
@@ -112,7 +119,9 @@ class ForeignRecord(NamedTuple):
     value: bytes | None
 
 
-GroupRecord: TypeAlias = OffsetStored | OffsetRemoved | GroupStored | GroupRemoved | ForeignRecord
+GroupRecord: TypeAlias = (
+    OffsetStored | OffsetRemoved | GroupStored | GroupRemoved | ModernRecord | ForeignRecord
+)
 
 
 class GroupRecordCodec:
@@ -128,7 +137,9 @@ class GroupRecordCodec:
             return _group_key(record.group_id), _group_value(record.metadata)
         if isinstance(record, GroupRemoved):
             return _group_key(record.group_id), None
-        return record.key, record.value
+        if isinstance(record, ForeignRecord):
+            return record.key, record.value
+        return encode_modern(record)
 
     def decode(self, key: bytes | None, value: bytes | None, /) -> GroupRecord:
         if key is None:
@@ -146,6 +157,8 @@ class GroupRecordCodec:
             if value is None:
                 return GroupRemoved(group_id)
             return GroupStored(group_id, _read_group(Reader(value)))
+        if version in MODERN_KINDS:
+            return decode_modern(version, reader, value)
         return ForeignRecord(key, value)
 
 

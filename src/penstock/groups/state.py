@@ -1,14 +1,18 @@
-"""The replicated state of one coordinator: the last generation of each group, and its offsets.
+"""The replicated state of one coordinator: its groups, and their offsets.
 
-A function of the records before it, and `apply` is its only mutator. What lives between two
-generations (members that join, their timers, parked requests) is in `group.py`: it is not
-replicated, as in Kafka, since members can repeat it.
+A function of the records before it, and `apply` is its only mutator. Of a group of the classic
+protocol it has the last generation. What lives between two generations (members that join, their
+timers, parked requests) is in `group.py`: it is not replicated, as in Kafka, since members can
+repeat it. A group whose partitions the broker assigns is here as a whole (`modern_group.py`).
 """
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 
+from penstock.groups.modern_group import ModernGroup
+from penstock.groups.modern_records import EpochRecord, ModernRecord
 from penstock.groups.records import (
     FIRST_KINDS,
     KINDS,
@@ -36,9 +40,11 @@ _KIND = struct.Struct(">h")
 
 
 class GroupsState:
-    """A group exists when a generation of it is stored, or when it has committed offsets."""
+    """A group exists when a generation of it is stored, when the broker assigns its partitions, or
+    when it has committed offsets."""
 
     def __init__(self) -> None:
+        self._modern: dict[GroupId, ModernGroup] = {}
         self._groups: dict[GroupId, GroupMetadata] = {}
         self._offsets: dict[GroupId, TopicOffsets] = {}
         # Groups whose offsets no snapshot shares: those of all others are copied before a change.
@@ -54,8 +60,18 @@ class GroupsState:
             self._groups[record.group_id] = record.metadata
         elif isinstance(record, GroupRemoved):
             self._groups.pop(record.group_id, None)
-        else:
-            assert isinstance(record, ForeignRecord)
+        elif not isinstance(record, ForeignRecord):
+            self._apply_modern(record)
+
+    def _apply_modern(self, record: ModernRecord) -> None:
+        group = self._modern.get(record.group_id)
+        if group is None:
+            if record.value is None:
+                return
+            group = self._modern[record.group_id] = ModernGroup(record.group_id)
+        group.apply(record)
+        if isinstance(record, EpochRecord) and record.value is None:
+            del self._modern[record.group_id]
 
     def validate(self) -> None:
         """Asserts what every sequence of records leaves true; for tests, which call it often."""
@@ -69,10 +85,15 @@ class GroupsState:
             assert topics, "a group without offsets is kept among those that have some"
             assert all(topics.values()), "a topic without offsets is kept"
         assert self._offsets.keys() >= self._unshared
+        for group in self._modern.values():
+            group.validate()
+        both = self._modern.keys() & self._groups.keys()
+        assert not both, f"{both} are of two types"
 
     def snapshot(self) -> Callable[[], bytes]:
         self._unshared.clear()
-        return partial(_encode, self._groups.copy(), self._offsets.copy())
+        modern = [group.copy() for group in self._modern.values()]
+        return partial(_encode, self._groups.copy(), modern, self._offsets.copy())
 
     def restore(self, data: bytes, /) -> None:
         """Raises ValueError for a snapshot that lacks what the log may hold."""
@@ -91,14 +112,23 @@ class GroupsState:
             self.apply(codec.decode(data[start:middle], data[middle:position]))
 
     def exists(self, group_id: GroupId) -> bool:
-        return group_id in self._groups or group_id in self._offsets
+        return any(group_id in known for known in (self._groups, self._modern, self._offsets))
+
+    def modern(self, group_id: GroupId) -> ModernGroup | None:
+        return self._modern.get(group_id)
+
+    def modern_groups(self) -> Mapping[GroupId, ModernGroup]:
+        return self._modern
 
     def metadata(self, group_id: GroupId) -> GroupMetadata | None:
         return self._groups.get(group_id)
 
     def group_ids(self) -> Iterator[GroupId]:
         yield from self._groups
-        yield from (group_id for group_id in self._offsets if group_id not in self._groups)
+        yield from self._modern
+        for group_id in self._offsets:
+            if group_id not in self._groups and group_id not in self._modern:
+                yield group_id
 
     def generations(self) -> Mapping[GroupId, GroupMetadata]:
         return self._groups
@@ -129,12 +159,14 @@ class GroupsState:
 
 
 def _encode(
-    groups: Mapping[GroupId, GroupMetadata], offsets: Mapping[GroupId, TopicOffsets]
+    groups: Mapping[GroupId, GroupMetadata],
+    modern: Sequence[ModernGroup],
+    offsets: Mapping[GroupId, TopicOffsets],
 ) -> bytes:
     """The kinds of records that this version knows, then the records that make up the state, each
     as in the log, behind its lengths."""
     parts = [_HEAD.pack(_NO_LENGTH, len(KINDS)), *map(_KIND.pack, sorted(KINDS))]
-    for key, value in _stored(groups, offsets):
+    for key, value in _stored(groups, modern, offsets):
         parts += (_LENGTHS.pack(len(key), len(value)), key, value)
     return b"".join(parts)
 
@@ -146,18 +178,21 @@ def _read_kinds(data: bytes) -> tuple[frozenset[int], int]:
         if mark != _NO_LENGTH:
             return FIRST_KINDS, 0
         end = _HEAD.size + count * _KIND.size
-        kinds = frozenset(kind for (kind,) in _KIND.iter_unpack(data[_HEAD.size : end]))
+        starts = range(_HEAD.size, end, _KIND.size)
+        return frozenset(_KIND.unpack_from(data, start)[0] for start in starts), end
     except struct.error as error:
         raise CorruptBatch(f"a snapshot of groups ends amid its head: {error}") from error
-    return kinds, end
 
 
 def _stored(
-    groups: Mapping[GroupId, GroupMetadata], offsets: Mapping[GroupId, TopicOffsets]
+    groups: Mapping[GroupId, GroupMetadata],
+    modern: Sequence[ModernGroup],
+    offsets: Mapping[GroupId, TopicOffsets],
 ) -> Iterator[tuple[bytes, bytes]]:
     codec = GroupRecordCodec()
-    for group_id, metadata in groups.items():
-        key, value = codec.encode(GroupStored(group_id, metadata))
+    classic = (GroupStored(group_id, metadata) for group_id, metadata in groups.items())
+    for record in chain(classic, *(group.records() for group in modern)):
+        key, value = codec.encode(record)
         assert key is not None
         assert value is not None
         yield key, value

@@ -1,0 +1,364 @@
+"""What follows from the heartbeats of a consumer group (KIP-848): records, and an answer.
+
+Pure: a decision looks at the group and its surroundings, and `ModernGroup.apply` does the rest. The
+rules are Kafka's, but for these:
+
+- a regular expression is looked up at once, and not in the background after the answer;
+- partitions are assigned as soon as the group's epoch has grown, without a pause in between;
+- the racks of partitions play no part, since no assignor looks at them.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+from penstock.groups.assignors import AssignmentSpec, Assignor, MemberSubscription
+from penstock.groups.catalog import KnownTopic, TopicCatalog, metadata_hash
+from penstock.groups.commands import ConsumerAnswer, ConsumerHeartbeat
+from penstock.groups.modern_group import ModernGroup, ModernMember
+from penstock.groups.modern_records import (
+    CurrentAssignment,
+    CurrentRecord,
+    EpochRecord,
+    ExpressionRecord,
+    GroupEpoch,
+    MemberProfile,
+    MemberRecord,
+    ModernRecord,
+    ResolvedExpression,
+    TargetEpochRecord,
+    TargetRecord,
+)
+from penstock.groups.reconciliation import Goal, is_subset, reconcile
+from penstock.model.errors import Reason, Refused
+from penstock.model.ids import MemberId
+
+JOIN_EPOCH = 0
+LEAVE_EPOCH = -1
+# A static member left, and will be back as the same instance.
+AWAY_EPOCH = -2
+
+
+class Expression(Protocol):
+    def matches(self, topic: str) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a decision depends on besides the group."""
+
+    catalog: TopicCatalog
+    # By name; the first one is for members that ask for none.
+    assignors: Mapping[str, Assignor]
+    compile_expression: Callable[[str], Expression]
+    members_max: int
+    heartbeat_interval_ms: int
+    now_ms: int
+    # Topics may have come, gone or grown since the group was looked at last.
+    is_stale: bool = False
+
+
+class Decision(NamedTuple):
+    records: list[ModernRecord]
+    answer: ConsumerAnswer
+    # Before and after; None for one that has left.
+    before: CurrentAssignment | None = None
+    after: ModernMember | None = None
+
+
+class _Draft:
+    """The group as it will be once the records that are decided so far are applied."""
+
+    def __init__(self, group: ModernGroup) -> None:
+        self.group = group
+        self.records: list[ModernRecord] = []
+
+    def write(self, record: ModernRecord) -> None:
+        if not self.records:
+            self.group = self.group.copy()
+        self.group.apply(record)
+        self.records.append(record)
+
+
+def decide_heartbeat(
+    group: ModernGroup, command: ConsumerHeartbeat, around: Surroundings
+) -> Decision:
+    """Raises Refused for a member that can't be in the group. A member that only says that it lives
+    costs the same in a group of any size, and writes nothing."""
+    draft = _Draft(group)
+    member = _admitted(draft, command, around)
+    is_changed = _update_profile(draft, member, command, around)
+    if is_changed or around.is_stale:
+        _renew_epoch(draft, around, is_bumped=is_changed)
+    if draft.group.epoch > draft.group.target_epoch:
+        _assign(draft, around)
+    after = _reconciled(draft, member.member_id, command, around, is_changed=is_changed)
+    tells_all = command.member_epoch == JOIN_EPOCH or command.is_full
+    is_other = after.current.assigned != member.current.assigned
+    answer = ConsumerAnswer(
+        member_id=member.member_id,
+        member_epoch=after.current.epoch,
+        heartbeat_interval_ms=around.heartbeat_interval_ms,
+        assignment=(
+            {topic_id: frozenset(epochs) for topic_id, epochs in after.current.assigned.items()}
+            if tells_all or is_other
+            else None
+        ),
+    )
+    return Decision(draft.records, answer, member.current, after)
+
+
+def decide_leave(group: ModernGroup, command: ConsumerHeartbeat, around: Surroundings) -> Decision:
+    member_id, instance_id = command.member_id, command.instance_id
+    answer = ConsumerAnswer(member_id=member_id, member_epoch=command.member_epoch)
+    if instance_id is None:
+        member = _known(group, member_id)
+    else:
+        member = _check_instance(group, member_id, instance_id)
+    if instance_id is not None and command.member_epoch == AWAY_EPOCH:
+        away = replace(member.current, epoch=AWAY_EPOCH, revoking={})
+        record = CurrentRecord(group.group_id, member_id, away)
+        after = ModernMember(member_id, member.profile, away)
+        return Decision([record], answer, member.current, after)
+    return Decision(decide_removal(group, [member_id], around), answer, member.current)
+
+
+def decide_removal(
+    group: ModernGroup, member_ids: Iterable[MemberId], around: Surroundings
+) -> list[ModernRecord]:
+    """Members go, and what they had is free; the next heartbeat of another one assigns it."""
+    draft = _Draft(group)
+    for member_id in member_ids:
+        _remove(draft, member_id)
+    _renew_epoch(draft, around, is_bumped=True)
+    return draft.records
+
+
+# Who may be in the group
+
+
+def _admitted(draft: _Draft, command: ConsumerHeartbeat, around: Surroundings) -> ModernMember:
+    group, member_id, instance_id = draft.group, command.member_id, command.instance_id
+    is_joining = command.member_epoch == JOIN_EPOCH
+    static_id = group.static_id(instance_id)
+    if static_id is None and member_id not in group.profiles:
+        if len(group.profiles) >= around.members_max:
+            detail = (
+                f"group {group.group_id} has {len(group.profiles)} members, and may not have more"
+            )
+            raise Refused(Reason.GROUP_MAX_SIZE_REACHED, detail)
+        if is_joining:
+            return ModernMember(member_id, MemberProfile(), CurrentAssignment())
+    if instance_id is not None and static_id is not None and is_joining:
+        return _replaced(draft, group.member(static_id), command)
+    if instance_id is not None and not is_joining:
+        member = _check_instance(group, member_id, instance_id)
+    else:
+        member = _known(group, member_id)
+    _check_epoch(member.current, command)
+    return member
+
+
+def _known(group: ModernGroup, member_id: MemberId) -> ModernMember:
+    member = group.member(member_id)
+    if member is None:
+        detail = f"{member_id} is not a member of group {group.group_id}"
+        raise Refused(Reason.UNKNOWN_MEMBER_ID, detail)
+    return member
+
+
+def _check_instance(group: ModernGroup, member_id: MemberId, instance_id: str) -> ModernMember:
+    static_id = group.static_id(instance_id)
+    if static_id is None:
+        detail = f"group {group.group_id} has no instance {instance_id}"
+        raise Refused(Reason.UNKNOWN_MEMBER_ID, detail)
+    if static_id != member_id:
+        detail = f"instance {instance_id} of group {group.group_id} is now {static_id}"
+        raise Refused(Reason.FENCED_INSTANCE_ID, detail)
+    return _known(group, member_id)
+
+
+def _check_epoch(current: CurrentAssignment, command: ConsumerHeartbeat) -> None:
+    """A member may be one epoch behind when it did not receive the last answer: it then owns
+    nothing that it may not have."""
+    said = command.member_epoch
+    if said in (JOIN_EPOCH, current.epoch):
+        return
+    is_behind = said == current.previous_epoch and said < current.epoch
+    if is_behind and is_subset(command.owned, current.assigned):
+        return
+    detail = f"the member is at epoch {current.epoch}, not at {said}: it has to join again"
+    raise Refused(Reason.FENCED_MEMBER_EPOCH, detail)
+
+
+def _replaced(
+    draft: _Draft, existing: ModernMember | None, command: ConsumerHeartbeat
+) -> ModernMember:
+    """A static member comes back, maybe under another id, and goes on with what it had."""
+    assert existing is not None
+    group_id, member_id = draft.group.group_id, command.member_id
+    if existing.current.epoch != AWAY_EPOCH:
+        detail = f"instance {command.instance_id} of group {group_id} is {existing.member_id}"
+        raise Refused(Reason.UNRELEASED_INSTANCE_ID, detail)
+    target = draft.group.target(existing.member_id)
+    current = replace(existing.current, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
+    _remove(draft, existing.member_id)
+    draft.write(MemberRecord(group_id, member_id, existing.profile))
+    draft.write(TargetRecord(group_id, member_id, target))
+    draft.write(CurrentRecord(group_id, member_id, current))
+    return ModernMember(member_id, existing.profile, current)
+
+
+def _remove(draft: _Draft, member_id: MemberId) -> None:
+    group_id = draft.group.group_id
+    draft.write(CurrentRecord(group_id, member_id, None))
+    draft.write(TargetRecord(group_id, member_id, None))
+    draft.write(MemberRecord(group_id, member_id, None))
+
+
+# What it wants to read
+
+
+def _update_profile(
+    draft: _Draft, member: ModernMember, command: ConsumerHeartbeat, around: Surroundings
+) -> bool:
+    """Whether the member reads something else from now on."""
+    before = member.profile
+    profile = _updated(before, command)
+    is_known = member.member_id in draft.group.profiles
+    if is_known and profile == before:
+        return False
+    if profile.expression and profile.expression != before.expression:
+        around.compile_expression(profile.expression)
+    draft.write(MemberRecord(draft.group.group_id, member.member_id, profile))
+    return profile.topics != before.topics or profile.expression != before.expression
+
+
+def _updated(profile: MemberProfile, command: ConsumerHeartbeat) -> MemberProfile:
+    said = {
+        "instance_id": command.instance_id,
+        "rack_id": command.rack_id,
+        "client_id": command.client_id,
+        "client_host": command.client_host,
+        "topics": command.topics,
+        "expression": command.expression,
+        "rebalance_timeout_ms": command.rebalance_timeout_ms,
+        "assignor": command.assignor,
+    }
+    changed = {
+        name: value
+        for name, value in said.items()
+        if value is not None and value != getattr(profile, name)
+    }
+    return replace(profile, **changed) if changed else profile  # type: ignore[arg-type]
+
+
+def _renew_epoch(draft: _Draft, around: Surroundings, *, is_bumped: bool) -> None:
+    """The group's next epoch, if it was changed or its topics were."""
+    _resolve_expressions(draft, around)
+    found = metadata_hash(_topics(draft.group, around.catalog))
+    if is_bumped or found != draft.group.metadata_hash:
+        epoch = GroupEpoch(draft.group.epoch + 1, found)
+        draft.write(EpochRecord(draft.group.group_id, epoch))
+
+
+def _topics(group: ModernGroup, catalog: TopicCatalog) -> Iterable[KnownTopic]:
+    found = (catalog.find(name) for name in group.subscribed_topics())
+    return (topic for topic in found if topic is not None)
+
+
+def _resolve_expressions(draft: _Draft, around: Surroundings) -> None:
+    group_id = draft.group.group_id
+    wanted, known = set(draft.group.subscribed_expressions()), draft.group.expressions
+    for expression in known.keys() - wanted:
+        draft.write(ExpressionRecord(group_id, expression, None))
+    for expression in sorted(wanted):
+        before = known.get(expression)
+        if before is not None and not around.is_stale:
+            continue
+        topics = _matching(expression, around)
+        if before is None or topics != before.topics:
+            version = 1 if before is None else before.version + 1
+            resolved = ResolvedExpression(topics, version, around.now_ms)
+            draft.write(ExpressionRecord(group_id, expression, resolved))
+
+
+def _matching(expression: str, around: Surroundings) -> frozenset[str]:
+    try:
+        compiled = around.compile_expression(expression)
+    except Refused:
+        # It was valid for the version that stored it.
+        return frozenset()
+    return frozenset(topic.name for topic in around.catalog.all() if compiled.matches(topic.name))
+
+
+# Who gets what
+
+
+def _assign(draft: _Draft, around: Surroundings) -> None:
+    """A target for the group's epoch; only what is new in it is written."""
+    group = draft.group
+    assignor = around.assignors.get(group.preferred_assignor() or "")
+    if assignor is None:
+        # Nobody asked for one, or it was taken out of the settings meanwhile.
+        assignor = next(iter(around.assignors.values()))
+    targets = assignor.assign(_spec(group, around.catalog))
+    for member_id in group.profiles:
+        target = {
+            t: partitions for t, partitions in targets.get(member_id, {}).items() if partitions
+        }
+        if target != group.targets.get(member_id):
+            draft.write(TargetRecord(group.group_id, member_id, target))
+    draft.write(TargetEpochRecord(group.group_id, group.epoch))
+
+
+def _spec(group: ModernGroup, catalog: TopicCatalog) -> AssignmentSpec:
+    topics = {topic.name: topic for topic in _topics(group, catalog)}
+    # Members that read the same share what was found out for the first of them.
+    topic_ids: dict[frozenset[str], frozenset[UUID]] = {}
+    members = {}
+    for member_id, profile in group.profiles.items():
+        names = group.topics_of(profile)
+        if names not in topic_ids:
+            topic_ids[names] = frozenset(topics[name].topic_id for name in names if name in topics)
+        members[member_id] = MemberSubscription(
+            instance_id=profile.instance_id,
+            rack_id=profile.rack_id,
+            topic_ids=topic_ids[names],
+            assigned=group.target(member_id),
+        )
+    return AssignmentSpec(
+        members=members,
+        partitions={topic.topic_id: topic.partitions for topic in topics.values()},
+        is_homogeneous=group.is_homogeneous,
+    )
+
+
+def _reconciled(
+    draft: _Draft,
+    member_id: MemberId,
+    command: ConsumerHeartbeat,
+    around: Surroundings,
+    *,
+    is_changed: bool,
+) -> ModernMember:
+    group = draft.group
+    member = group.member(member_id)
+    assert member is not None
+    if member.is_reconciled_to(group.target_epoch):
+        return member
+    names = group.topics_of(member.profile)
+    found = (around.catalog.find(name) for name in names)
+    topic_ids = {topic.topic_id for topic in found if topic is not None}
+    goal = Goal(
+        epoch=group.target_epoch,
+        target=group.target(member_id),
+        is_subscribed=topic_ids.__contains__,
+        is_free=lambda topic_id, partition: group.is_free(topic_id, partition, member_id),
+    )
+    current = reconcile(member.current, goal, command.owned, is_changed=is_changed)
+    if current == member.current:
+        return member
+    draft.write(CurrentRecord(group.group_id, member_id, current))
+    return ModernMember(member_id, member.profile, current)
