@@ -49,7 +49,7 @@ class Assignor(Protocol):
     def name(self) -> str: ...
 
     def assign(self, spec: AssignmentSpec) -> dict[MemberId, Assignment]:
-        """An assignment for every member; each partition goes to one member that wants its topic."""
+        """For every member an assignment; a partition goes to one member that wants its topic."""
 
 
 def load_assignors(names: Sequence[str]) -> dict[str, Assignor]:

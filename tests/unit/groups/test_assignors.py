@@ -2,7 +2,6 @@
 
 import random
 import time
-from collections import Counter
 from collections.abc import Mapping
 from importlib.metadata import EntryPoint
 from typing import Any
