@@ -7,7 +7,7 @@ need to speak of groups is exported here.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 from uuid import UUID, uuid4
@@ -15,10 +15,22 @@ from uuid import UUID, uuid4
 from penstock.broker.leaderships import Leaderships
 from penstock.broker.partitions import Partitions
 from penstock.broker.topics import Topic, Topics
-from penstock.cluster.changes import Change, TopicDeleted
+from penstock.cluster.changes import (
+    AssignmentsChanged,
+    Change,
+    PartitionsAdded,
+    TopicCreated,
+    TopicDeleted,
+)
 from penstock.cluster.coordinator import Cluster
+from penstock.groups.assignors import BUILT_IN, load_assignors
+from penstock.groups.catalog import KnownTopic
 from penstock.groups.commands import (
     CommitOffsets,
+    ConsumerAnswer,
+    ConsumerDescription,
+    ConsumerHeartbeat,
+    ConsumerMemberDescription,
     Departure,
     GroupDescription,
     Join,
@@ -47,6 +59,10 @@ from penstock.replication.replica import Replica
 __all__ = [
     "CommitOffsets",
     "CommittedOffset",
+    "ConsumerAnswer",
+    "ConsumerDescription",
+    "ConsumerHeartbeat",
+    "ConsumerMemberDescription",
     "Departure",
     "FetchedOffset",
     "FetchedTopic",
@@ -97,6 +113,7 @@ class Groups:
         self._limits = limits
         self._make_host = make_host
         self._new_uuid = new_uuid
+        self._assignors = load_assignors(BUILT_IN)
         # By partition of the topic, for those that have a replica here.
         self._coordinators: dict[int, Coordinator] = {}
         self._making: asyncio.Task[Topic] | None = None
@@ -140,6 +157,9 @@ class Groups:
             settings=self._settings(),
             clock=self._clock,
             new_uuid=self._new_uuid,
+            catalog=_ClusterTopics(self._cluster),
+            assignors=self._assignors,
+            settings_of=lambda _: self._settings(),
         )
         self._coordinators[index] = coordinator
         coordinator.start(self._became_active)
@@ -228,6 +248,26 @@ class Groups:
         _check_group_id(group_id)
         return await self._coordinator(group_id).leave(group_id, departures)
 
+    async def consumer_heartbeat(self, command: ConsumerHeartbeat) -> ConsumerAnswer:
+        """A member of the new protocol (KIP-848) joins, lives or leaves."""
+        _check_group_id(command.group_id)
+        self._check_consumer(command)
+        if command.member_epoch == 0:
+            await self._ensure_topic()
+            if not command.member_id:
+                command = replace(command, member_id=MemberId(str(self._new_uuid())))
+        return await self._coordinator(command.group_id).consumer_heartbeat(command)
+
+    def _check_consumer(self, command: ConsumerHeartbeat) -> None:
+        if command.assignor is not None and command.assignor not in self._assignors:
+            known = ", ".join(self._assignors)
+            detail = f"there is no assignor {command.assignor}; there are {known}"
+            raise Refused(Reason.UNSUPPORTED_ASSIGNOR, detail)
+        texts = [command.client_id, command.member_id, command.instance_id, command.rack_id]
+        texts += [command.expression, *(command.topics or ())]
+        if max(len(text or "") for text in texts) > TEXT_LENGTH_MAX:
+            raise Refused(Reason.INVALID_REQUEST, "a name in the request is too long")
+
     def _check_join(self, command: Join) -> None:
         settings = self._settings()
         shortest, longest = settings.session_timeout_ms_min, settings.session_timeout_ms_max
@@ -259,11 +299,19 @@ class Groups:
         return [next(outcomes) if ok else Reason.UNKNOWN_TOPIC_OR_PARTITION for ok in is_known]
 
     async def fetch_offsets(
-        self, group_id: GroupId, wanted: Sequence[WantedTopic] | None
+        self,
+        group_id: GroupId,
+        wanted: Sequence[WantedTopic] | None,
+        member_id: MemberId | None = None,
+        member_epoch: int = -1,
     ) -> list[FetchedTopic]:
-        """Committed offsets of these partitions, or of all that the group has committed."""
+        """Committed offsets of these partitions, or of all that the group has committed.
+
+        Members of the new protocol say who they are.
+        """
         _check_group_id(group_id)
-        return await self._coordinator(group_id).fetch(group_id, wanted)
+        coordinator = self._coordinator(group_id)
+        return await coordinator.fetch(group_id, wanted, member_id, member_epoch)
 
     async def delete_offsets(
         self, group_id: GroupId, partitions: Sequence[tuple[TopicName, int]]
@@ -283,6 +331,10 @@ class Groups:
     async def describe(self, group_id: GroupId) -> GroupDescription | None:
         """None when there is no such group."""
         return await self._coordinator(group_id).describe(group_id)
+
+    async def describe_consumer(self, group_id: GroupId) -> ConsumerDescription | None:
+        """None when there is no such group of the new protocol."""
+        return await self._coordinator(group_id).describe_consumer(group_id)
 
     async def list_groups(self, states: Collection[str] = ()) -> list[GroupDescription]:
         """The groups that this broker coordinates, or those of them in one of these states; without
@@ -318,6 +370,9 @@ class Groups:
         raise Refused(Reason.NOT_COORDINATOR)
 
     def _on_change(self, change: Change) -> None:
+        if isinstance(change, TopicCreated | TopicDeleted | PartitionsAdded | AssignmentsChanged):
+            for coordinator in self._coordinators.values():
+                coordinator.topic_changed(change.topic.name)
         if isinstance(change, TopicDeleted):
             name = change.topic.name
             self._run(self._forget_topics(lambda topic: topic == name))
@@ -370,3 +425,25 @@ async def _removed(coordinator: Coordinator, group_ids: list[GroupId]) -> list[R
 def _check_group_id(group_id: GroupId) -> None:
     if not group_id or len(group_id) > TEXT_LENGTH_MAX:
         raise Refused(Reason.INVALID_GROUP_ID, "a group id must not be empty or very long")
+
+
+class _ClusterTopics:
+    """The cluster's topics in the words of groups."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def find(self, name: str) -> KnownTopic | None:
+        topic = self._cluster.topic(name)
+        return None if topic is None else _known(topic)
+
+    def find_by_id(self, topic_id: UUID) -> KnownTopic | None:
+        topic = self._cluster.topic_by_id(topic_id)
+        return None if topic is None else _known(topic)
+
+    def all(self) -> Iterator[KnownTopic]:
+        return map(_known, self._cluster.topics())
+
+
+def _known(topic: Topic) -> KnownTopic:
+    return KnownTopic(topic.topic_id, topic.name, topic.partitions)

@@ -124,6 +124,31 @@ class ConsumerAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerMemberDescription:
+    member_id: MemberId
+    member_epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    topics: frozenset[str]
+    expression: str | None
+    # What is its own, with what it still has to give up, and what it shall have.
+    assignment: Partitions
+    target: Partitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerDescription:
+    group_id: GroupId
+    state: str
+    epoch: int
+    target_epoch: int
+    assignor: str
+    members: tuple[ConsumerMemberDescription, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemberDescription:
     member_id: MemberId
     instance_id: str | None
@@ -139,6 +164,8 @@ class GroupDescription:
     state: str
     protocol_type: str
     protocol: str
+    # Which protocol its members speak: "classic" or "consumer".
+    group_type: str = "classic"
     members: tuple[MemberDescription, ...] = ()
 
 
@@ -162,3 +189,5 @@ class CommitOffsets:
     offsets: tuple[OffsetToCommit, ...]
     # What a member of a group that does not exist is told; older clients know only the generation.
     unknown_group: Reason = Reason.GROUP_ID_NOT_FOUND
+    # Whether the generation may be a member epoch (KIP-848).
+    knows_member_epochs: bool = True

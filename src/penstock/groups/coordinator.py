@@ -1,7 +1,8 @@
 """Runs the groups of one __consumer_offsets partition: their clock, their waiters, their records.
 
 Groups decide (`group.py`, `offsets.py`), the host makes their records durable, and this answers. An
-answer that says something is stored leaves only after it is.
+answer that says something is stored leaves only after it is. A name has one group, of the classic
+protocol or of the new one (KIP-848), whose members `consumer_groups.py` keeps.
 
 It is active while this node leads the partition and the host has loaded. Otherwise it holds no
 group: clients that waited look for the coordinator elsewhere, and the one that comes next
@@ -10,14 +11,21 @@ goes on from the stored generations, with a whole session for every member to be
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar, cast
 from uuid import UUID
 
+from penstock.groups.alarm_clock import AlarmClock, TimerKey
+from penstock.groups.assignors import Assignor
+from penstock.groups.catalog import TopicCatalog
 from penstock.groups.commands import (
     NO_MEMBER,
     CommitOffsets,
+    ConsumerAnswer,
+    ConsumerDescription,
+    ConsumerHeartbeat,
     Departure,
     GroupDescription,
     Join,
@@ -25,13 +33,17 @@ from penstock.groups.commands import (
     Sync,
     SyncAnswer,
 )
-from penstock.groups.deadlines import Deadlines
+from penstock.groups.consumer_decisions import JOIN_EPOCH
+from penstock.groups.consumer_groups import ConsumerGroups
+from penstock.groups.consumer_reads import check_commit, check_fetch, summarize
 from penstock.groups.effects import Answer, CancelTimer, Effect, SetTimer, Store, Ticket, Timer
 from penstock.groups.group import Group
+from penstock.groups.modern_group import ModernGroup
 from penstock.groups.offsets import (
     FetchedTopic,
     WantedTopic,
     decide_commit,
+    decide_end,
     decide_expiry,
     decide_group_removal,
     decide_offset_removal,
@@ -51,17 +63,12 @@ from penstock.replication.replica import Replica
 
 logger = logging.getLogger(__name__)
 
-# A timer this late means that the whole process stood still, so that heartbeats may lie unread.
-# Sessions that ended meanwhile get the grace to be heard of before they count as over.
-STALL_S = 0.5
-GRACE_AFTER_STALL_S = 2.0
 # Removals in the background go in portions, so that a produce beside them never waits long.
 RECORDS_PER_REMOVAL_MAX = 1_000
 
 _TOO_LARGE = (Reason.MESSAGE_TOO_LARGE, Reason.RECORD_LIST_TOO_LARGE)
 
 T = TypeVar("T")
-TimerKey = tuple[GroupId, Timer, MemberId]
 
 
 # A request that comes while the state is being loaded waits this long at most: loading takes
@@ -80,8 +87,12 @@ class Coordinator:
         settings: GroupSettings,
         clock: Clock,
         new_uuid: Callable[[], UUID],
+        catalog: TopicCatalog,
+        assignors: Mapping[str, Assignor],
+        settings_of: Callable[[GroupId], GroupSettings],
     ) -> None:
         self._host = host
+        self._catalog = catalog
         self._settings = settings
         self._clock = clock
         self._new_uuid = new_uuid
@@ -90,11 +101,17 @@ class Coordinator:
         # Requests that wait until the state is loaded.
         self._waiting: set[asyncio.Future[None]] = set()
         self._on_office: Callable[[Coordinator], None] | None = None
-        # Groups with members or members to be; all others are only in the host's state.
+        self._alarms = AlarmClock(clock, self._expire)
+        self._consumers = ConsumerGroups(
+            host=host,
+            clock=clock,
+            alarms=self._alarms,
+            catalog=catalog,
+            assignors=assignors,
+            settings_of=settings_of,
+        )
+        # Classic groups with members or members to be; all others are only in the host's state.
         self._groups: dict[GroupId, Group] = {}
-        self._deadlines: Deadlines[TimerKey] = Deadlines()
-        self._wake_up: asyncio.TimerHandle | None = None
-        self._wake_up_at = 0.0
 
     def start(self, on_office: "Callable[[Coordinator], None] | None" = None) -> None:
         """Follows the leadership of its partition from now on; calls back when active."""
@@ -118,6 +135,7 @@ class Coordinator:
                 group = self._restored(group_id)
                 self._groups[group_id] = group
                 self._perform(group, group.start_sessions())
+        self._consumers.start()
         self._wake_waiting()
         if self._on_office is not None:
             self._on_office(self)
@@ -125,13 +143,11 @@ class Coordinator:
     def _leave_office(self) -> None:
         """Nothing of the groups stays here: from now on they are another node's."""
         self._is_in_office = False
-        if self._wake_up is not None:
-            self._wake_up.cancel()
-            self._wake_up = None
         groups, self._groups = self._groups, {}
         for group in groups.values():
             self._perform(group, group.close())
-        self._deadlines = Deadlines()
+        self._consumers.stop()
+        self._alarms.stop()
         self._wake_waiting()
 
     def _wake_waiting(self) -> None:
@@ -169,14 +185,56 @@ class Coordinator:
 
     # Membership
 
+    async def consumer_heartbeat(self, command: ConsumerHeartbeat) -> ConsumerAnswer:
+        """A member of the new protocol joins, lives or leaves; answered once all of it is stored."""
+        await self._until_ready()
+        group = self._host.state.modern(command.group_id)
+        before: tuple[GroupRecord, ...] = ()
+        if group is None:
+            group, before = await self._new_consumer_group(command)
+        answer, stored = self._consumers.decide(group, command, before)
+        if stored is not None:
+            await _durable(stored)
+        return answer
+
+    async def _new_consumer_group(
+        self, command: ConsumerHeartbeat
+    ) -> tuple[ModernGroup, tuple[GroupRecord, ...]]:
+        """A group for the first member, and what ends the empty classic one that has its name."""
+        group_id = command.group_id
+        classic = self._view(group_id)
+        if command.member_epoch != JOIN_EPOCH or (
+            classic and classic.state is not GroupState.EMPTY
+        ):
+            await self._confirm()
+            raise Refused(Reason.GROUP_ID_NOT_FOUND, f"there is no consumer group {group_id}")
+        if classic is not None:
+            self._perform(classic, classic.close())
+            self._groups.pop(group_id, None)
+        is_stored = self._host.state.metadata(group_id) is not None
+        ended = decide_end(self._host.state, group_id) if is_stored else []
+        return ModernGroup(group_id), tuple(ended)
+
+    def topic_changed(self, topic: str) -> None:
+        """It was made, deleted or given more partitions."""
+        if self._is_in_office and self._host.is_ready:
+            self._consumers.topic_changed(topic)
+
     async def join(self, command: Join) -> JoinAnswer:
         """Answered when the generation begins, or at once when the member can't be in it."""
         await self._until_ready()
+        modern = self._host.state.modern(command.group_id)
+        if modern is not None and modern.profiles:
+            inconsistent = Reason.INCONSISTENT_GROUP_PROTOCOL
+            return JoinAnswer(refused=inconsistent, member_id=command.member_id)
         group = self._groups.get(command.group_id)
         if group is None:
             if command.member_id != NO_MEMBER:
                 unknown = Reason.UNKNOWN_MEMBER_ID
                 return JoinAnswer(refused=unknown, member_id=command.member_id)
+            if modern is not None:
+                # Its offsets stay. Whatever is stored of the classic group comes after this.
+                _raise_refusal(self._host.submit(decide_end(self._host.state, command.group_id)))
             group = self._view(command.group_id) or self._new_group(command.group_id)
             self._groups[command.group_id] = group
         answer: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
@@ -206,7 +264,7 @@ class Coordinator:
         if group is None:
             raise Refused(Reason.UNKNOWN_MEMBER_ID)
         session_ms = group.heartbeat(member_id, instance_id, generation)
-        self._set_deadline((group_id, Timer.SESSION, member_id), session_ms)
+        self._alarms.set((group_id, Timer.SESSION, member_id), session_ms)
         if group.state is GroupState.PREPARING_REBALANCE:
             raise Refused(Reason.REBALANCE_IN_PROGRESS)
 
@@ -229,12 +287,27 @@ class Coordinator:
     async def commit(self, command: CommitOffsets) -> list[Reason | None]:
         """For each offset why it is refused, or None once it is durable."""
         await self._until_ready()
+        modern = self._host.state.modern(command.group_id)
+        if modern is not None:
+            return await self._commit_as_consumer(modern, command)
         group = self._view(command.group_id)
         if group is not None:
             group.check_commit(command.member_id, command.instance_id, command.generation)
             self._keep_session(group, command.member_id)
         elif command.generation >= 0:
             raise Refused(command.unknown_group, f"there is no group {command.group_id}")
+        return await self._store_offsets(command)
+
+    async def _commit_as_consumer(
+        self, group: ModernGroup, command: CommitOffsets
+    ) -> list[Reason | None]:
+        refusals = check_commit(group, command, self._catalog)
+        allowed = zip(command.offsets, refusals, strict=True)
+        kept = tuple(offset for offset, refusal in allowed if refusal is None)
+        outcomes = iter(await self._store_offsets(replace(command, offsets=kept)))
+        return [next(outcomes) if refusal is None else refusal for refusal in refusals]
+
+    async def _store_offsets(self, command: CommitOffsets) -> list[Reason | None]:
         records, outcomes = decide_commit(
             command, now_ms=self._clock.now_ms(), settings=self._settings
         )
@@ -242,16 +315,31 @@ class Coordinator:
         return outcomes
 
     async def fetch(
-        self, group_id: GroupId, wanted: Sequence[WantedTopic] | None
+        self,
+        group_id: GroupId,
+        wanted: Sequence[WantedTopic] | None,
+        member_id: MemberId | None = None,
+        member_epoch: int = -1,
     ) -> list[FetchedTopic]:
         """What every commit that was answered before left behind, under any coordinator.
 
         Never an offset that a crash could take back: it waits for commits that are under way.
         """
         await self._until_ready()
-        return await self._confirmed(
-            self._host.read(lambda state: read_offsets(state, group_id, wanted))
-        )
+
+        def look(state: GroupsState) -> tuple[list[FetchedTopic], Refused | None]:
+            group, refused = state.modern(group_id), None
+            try:
+                if group is not None:
+                    check_fetch(group, member_id, member_epoch)
+            except Refused as refusal:
+                refused = refusal
+            return read_offsets(state, group_id, wanted), refused
+
+        fetched, refused = await self._confirmed(self._host.read(look))
+        if refused is not None:
+            raise refused
+        return fetched
 
     async def _confirmed(self, reading: Awaitable[T]) -> T:
         """What a majority has to confirm, which may never answer."""
@@ -273,12 +361,14 @@ class Coordinator:
         self, group_id: GroupId, partitions: Sequence[tuple[TopicName, int]]
     ) -> list[Reason | None]:
         await self._until_ready()
-        group = self._view(group_id)
+        group = self._any_view(group_id)
         if group is None:
             await self._confirm()
             raise Refused(Reason.GROUP_ID_NOT_FOUND)
-        is_consumer = group.protocol_type == CONSUMER_PROTOCOL_TYPE
-        if group.state is not GroupState.EMPTY and not is_consumer:
+        is_consumer = isinstance(group, ModernGroup) or (
+            group.protocol_type == CONSUMER_PROTOCOL_TYPE
+        )
+        if not _is_empty(group) and not is_consumer:
             raise Refused(Reason.NON_EMPTY_GROUP)
         records, outcomes = decide_offset_removal(self._host.state, group, partitions)
         await _durable(self._host.submit(records))
@@ -300,7 +390,7 @@ class Coordinator:
         retention_ms = self._settings.offsets_retention_ms
         records: list[GroupRecord] = []
         for group_id in state.group_ids():
-            group = self._view(group_id)
+            group = self._any_view(group_id)
             assert group is not None
             records += decide_expiry(state, group, now_ms=now_ms, retention_ms=retention_ms)
         await self._remove(records)
@@ -327,6 +417,11 @@ class Coordinator:
         group = self._view(group_id)
         return None if group is None else group.describe()
 
+    async def describe_consumer(self, group_id: GroupId) -> ConsumerDescription | None:
+        await self._until_ready()
+        group = self._host.state.modern(group_id)
+        return None if group is None else self._consumers.describe(group)
+
     async def list_groups(self) -> list[GroupDescription]:
         """All groups, without their members."""
         await self._until_ready()
@@ -338,15 +433,16 @@ class Coordinator:
         records: list[GroupRecord] = []
         outcomes: list[Reason | None] = []
         for group_id in group_ids:
-            group = self._view(group_id)
+            group = self._any_view(group_id)
             if group is None:
                 outcomes.append(Reason.GROUP_ID_NOT_FOUND)
-            elif group.state is not GroupState.EMPTY:
+            elif not _is_empty(group):
                 outcomes.append(Reason.NON_EMPTY_GROUP)
             else:
                 records += decide_group_removal(self._host.state, group_id)
-                self._perform(group, group.close())
-                self._groups.pop(group_id, None)
+                if isinstance(group, Group):
+                    self._perform(group, group.close())
+                    self._groups.pop(group_id, None)
                 outcomes.append(None)
         await _durable(self._host.submit(records))
         if not records:
@@ -371,10 +467,13 @@ class Coordinator:
             # It is on its way back after a failed write.
             raise Refused(Reason.COORDINATOR_LOAD_IN_PROGRESS)
 
+    def _any_view(self, group_id: GroupId) -> Group | ModernGroup | None:
+        return self._host.state.modern(group_id) or self._view(group_id)
+
     def _view(self, group_id: GroupId) -> Group | None:
-        """The group as it is now; one without members is made from what is stored of it."""
-        group = self._groups.get(group_id)
-        if group is None and self._host.state.exists(group_id):
+        """The classic group as it is now; one without members is made from what is stored of it."""
+        group, state = self._groups.get(group_id), self._host.state
+        if group is None and state.exists(group_id) and state.modern(group_id) is None:
             return self._restored(group_id)
         return group
 
@@ -388,6 +487,9 @@ class Coordinator:
         return Group(group_id, settings=self._settings, clock=self._clock)
 
     def _summary(self, group_id: GroupId) -> GroupDescription:
+        modern = self._host.state.modern(group_id)
+        if modern is not None:
+            return summarize(modern)
         group = self._groups.get(group_id)
         metadata = self._host.state.metadata(group_id)
         if group is not None:
@@ -408,7 +510,7 @@ class Coordinator:
         member = group.members.get(member_id)
         if member is not None:
             key = (group.group_id, Timer.SESSION, member_id)
-            self._set_deadline(key, member.session_timeout_ms)
+            self._alarms.set(key, member.session_timeout_ms)
 
     # Effects
 
@@ -420,9 +522,9 @@ class Coordinator:
                 _answer(effect)
             elif isinstance(effect, SetTimer):
                 key = (group.group_id, effect.timer, effect.member_id)
-                self._set_deadline(key, effect.delay_ms)
+                self._alarms.set(key, effect.delay_ms)
             elif isinstance(effect, CancelTimer):
-                self._deadlines.cancel((group.group_id, effect.timer, effect.member_id))
+                self._alarms.cancel((group.group_id, effect.timer, effect.member_id))
             else:
                 stored = self._host.submit((effect.record,))
                 stored.add_done_callback(partial(self._stored, group, effect))
@@ -444,36 +546,28 @@ class Coordinator:
 
     # Time
 
-    def _set_deadline(self, key: TimerKey, delay_ms: int) -> None:
-        at = self._clock.monotonic() + delay_ms / 1000
-        self._deadlines.set(key, at)
-        if self._wake_up is None or at < self._wake_up_at:
-            self._schedule()
+    def _expire(self, key: TimerKey) -> None:
+        group_id, timer, member_id = key
+        group = self._groups.get(group_id)
+        if group is None:
+            self._consumers.expire(group_id, timer, member_id)
+        else:
+            self._perform(group, group.expire(timer, member_id))
+            self._drop_if_idle(group)
 
-    def _schedule(self) -> None:
-        if self._wake_up is not None:
-            self._wake_up.cancel()
-            self._wake_up = None
-        at = self._deadlines.next_at()
-        if at is not None and self._is_in_office:
-            delay_s = max(at - self._clock.monotonic(), 0)
-            self._wake_up = asyncio.get_running_loop().call_later(delay_s, self._on_time)
-            self._wake_up_at = at
 
-    def _on_time(self) -> None:
-        self._wake_up = None
-        now = self._clock.monotonic()
-        has_stalled = now - self._wake_up_at > STALL_S
-        while (key := self._deadlines.pop_due(now)) is not None:
-            group_id, timer, member_id = key
-            if has_stalled and timer is Timer.SESSION:
-                self._deadlines.set(key, now + GRACE_AFTER_STALL_S)
-                continue
-            group = self._groups.get(group_id)
-            if group is not None:
-                self._perform(group, group.expire(timer, member_id))
-                self._drop_if_idle(group)
-        self._schedule()
+def _is_empty(group: Group | ModernGroup) -> bool:
+    """Members to be do not count."""
+    if isinstance(group, ModernGroup):
+        return group.is_forgettable
+    return group.state is GroupState.EMPTY
+
+
+def _raise_refusal(stored: asyncio.Future[None]) -> None:
+    """Of a write that nobody waits for: those that come after it fail with it."""
+    if stored.done():
+        stored.result()
+    stored.add_done_callback(lambda done: done.exception())
 
 
 def _give_up(waiter: asyncio.Future[None]) -> None:

@@ -13,11 +13,13 @@ Ticket = NewType("Ticket", object)
 
 
 class Timer(Enum):
-    """What can take too long. Sessions are per member, the others per group."""
+    """What can take too long. Sessions and revocations are per member, the others per group."""
 
     SESSION = auto()
     JOIN = auto()
     SYNC = auto()
+    # Of a member that has to give partitions up (KIP-848).
+    REVOCATION = auto()
 
 
 class Answer(NamedTuple):

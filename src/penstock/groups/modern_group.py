@@ -8,7 +8,7 @@ Compaction keeps the last record of each key, so a replay may see those of one m
 each kind is kept for itself, and what is counted over them follows.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import NamedTuple, TypeVar
 from uuid import UUID
@@ -93,6 +93,11 @@ class ModernGroup:
         if all(member.is_reconciled_to(self.target_epoch) for member in self.members()):
             return ModernState.STABLE
         return ModernState.RECONCILING
+
+    @property
+    def is_forgettable(self) -> bool:
+        """Nobody is in it."""
+        return not self.profiles
 
     def member(self, member_id: MemberId) -> ModernMember | None:
         profile = self.profiles.get(member_id)
@@ -267,8 +272,3 @@ def _add(counts: dict[str, int], name: str, change: int) -> None:
         counts[name] = count
     else:
         del counts[name]
-
-
-def epochs_of(current: CurrentAssignment, topic_id: UUID) -> Mapping[int, int]:
-    """By partition of a topic the epoch in which this member got it, also of what it gives up."""
-    return {**current.revoking.get(topic_id, {}), **current.assigned.get(topic_id, {})}

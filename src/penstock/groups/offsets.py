@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from penstock.groups.commands import CommitOffsets
 from penstock.groups.membership import Membership
+from penstock.groups.modern_group import ModernGroup
 from penstock.groups.records import (
     NO_TIMESTAMP,
     CommittedOffset,
@@ -36,6 +37,7 @@ class FetchedTopic(NamedTuple):
 
 
 WantedTopic = tuple[TopicName, Sequence[int]]
+AnyGroup = Membership | ModernGroup
 
 
 def read_offsets(
@@ -89,7 +91,7 @@ def _expire_timestamp_ms(now_ms: int, retention_ms: int | None) -> int:
 
 
 def decide_offset_removal(
-    state: GroupsState, group: Membership, partitions: Sequence[tuple[TopicName, int]]
+    state: GroupsState, group: AnyGroup, partitions: Sequence[tuple[TopicName, int]]
 ) -> tuple[list[GroupRecord], list[Reason | None]]:
     """Offsets of topics that the group reads stay: its members would start again somewhere else."""
     records: list[GroupRecord] = []
@@ -110,8 +112,13 @@ def decide_group_removal(state: GroupsState, group_id: GroupId) -> list[GroupRec
         for topic, partitions in state.offsets(group_id).items()
         for partition in partitions
     ]
-    records.append(GroupRemoved(group_id))
-    return records
+    return records + decide_end(state, group_id)
+
+
+def decide_end(state: GroupsState, group_id: GroupId) -> list[GroupRecord]:
+    """Ends a group of any type; its offsets stay."""
+    modern = state.modern(group_id)
+    return [GroupRemoved(group_id)] if modern is None else list(modern.removal())
 
 
 def decide_topic_removal(
@@ -128,7 +135,7 @@ def decide_topic_removal(
 
 
 def decide_expiry(
-    state: GroupsState, group: Membership, *, now_ms: int, retention_ms: int
+    state: GroupsState, group: AnyGroup, *, now_ms: int, retention_ms: int
 ) -> list[GroupRecord]:
     """Offsets that nobody needs any more, and the group itself once none is left (KIP-211)."""
     records: list[GroupRecord] = []
@@ -140,12 +147,12 @@ def decide_expiry(
             else:
                 is_rid_of_all = False
     if is_rid_of_all and group.is_forgettable:
-        records.append(GroupRemoved(group.group_id))
+        records += decide_end(state, group.group_id)
     return records
 
 
 def _is_expired(
-    group: Membership,
+    group: AnyGroup,
     topic: TopicName,
     committed: CommittedOffset,
     now_ms: int,
@@ -159,9 +166,9 @@ def _is_expired(
     return now_ms - start_ms >= retention_ms
 
 
-def _retention_start_ms(group: Membership, committed: CommittedOffset) -> int | None:
+def _retention_start_ms(group: AnyGroup, committed: CommittedOffset) -> int | None:
     """From when on an offset's retention counts; None while it can't expire."""
-    if not group.protocol_type:
+    if isinstance(group, ModernGroup) or not group.protocol_type:
         return committed.commit_timestamp_ms
     if group.state is GroupState.EMPTY:
         # Since the group became empty; groups stored by old brokers do not say when.

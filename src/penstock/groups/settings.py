@@ -24,3 +24,7 @@ class GroupSettings:
     commit_bytes_max: int = 16 * 1024 * 1024
     offset_metadata_length_max: int = 4_096  # offset.metadata.max.bytes
     offsets_retention_ms: int = 7 * 24 * 3600 * 1000  # offsets.retention.minutes
+    # Groups whose partitions the broker assigns (KIP-848).
+    consumer_session_timeout_ms: int = 45_000  # group.consumer.session.timeout.ms
+    consumer_heartbeat_interval_ms: int = 5_000  # group.consumer.heartbeat.interval.ms
+    consumer_group_size_max: int = 2**31 - 1  # group.consumer.max.size

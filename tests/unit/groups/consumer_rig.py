@@ -1,7 +1,8 @@
 """Drives the decisions of one consumer group by hand, on topics that exist only here."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 from penstock.groups.assignors import Assignment, AssignmentSpec
@@ -18,6 +19,7 @@ from penstock.groups.consumer_decisions import (
 from penstock.groups.modern_group import ModernGroup, ModernMember
 from penstock.groups.modern_records import ModernRecord, Partitions
 from penstock.groups.records import GroupRecordCodec
+from penstock.groups.settings import GroupSettings
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import GroupId, MemberId
 
@@ -93,6 +95,15 @@ def compile_prefix(text: str) -> Expression:
     return Prefix(text)
 
 
+def no_topics(**settings: int) -> dict[str, Any]:
+    """What a coordinator needs besides its host, where no topic exists."""
+    return {
+        "catalog": FakeCatalog(),
+        "assignors": {"in-turn": InTurn()},
+        "settings_of": lambda _: GroupSettings(**settings),
+    }
+
+
 class ConsumerRig:
     def __init__(self, **topics: int) -> None:
         self.catalog = FakeCatalog()
@@ -161,8 +172,3 @@ class ConsumerRig:
 
     def partitions(self, **topics: Iterable[int]) -> Partitions:
         return {self.topic(name): frozenset(parts) for name, parts in topics.items()}
-
-
-def owned_after(owned: Mapping[UUID, frozenset[int]], answer: ConsumerAnswer) -> Partitions:
-    """What a client uses once it has done what it was told."""
-    return owned if answer.assignment is None else answer.assignment

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from penstock.groups import alarm_clock
 from penstock.groups import coordinator as coordinator_module
 from penstock.groups.commands import (
     NO_MEMBER,
@@ -25,6 +26,7 @@ from penstock.groups.settings import GroupSettings
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import GroupId, MemberId, TopicName
 from tests.unit.cluster.fakes import ids_from
+from tests.unit.groups.consumer_rig import no_topics
 from tests.unit.groups.driver import FakeClock, subscription
 from tests.unit.groups.memory_host import MemoryHost
 
@@ -53,6 +55,7 @@ class Rig:
             clock=self.clock,
             # Ids are unique over restarts too.
             new_uuid=ids_from(1 + 1_000 * len(self.host.log)),
+            **no_topics(),
         )
 
     def join(self, member_id: MemberId = NO_MEMBER, **changes: Any) -> asyncio.Task[JoinAnswer]:
@@ -310,7 +313,7 @@ def test_silent_members_expire_and_heartbeats_prevent_it() -> None:
 
 def test_a_stalled_process_gives_sessions_a_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a stop of the whole process, heartbeats that lie in sockets count."""
-    monkeypatch.setattr(coordinator_module, "GRACE_AFTER_STALL_S", 5.0)
+    monkeypatch.setattr(alarm_clock, "GRACE_AFTER_STALL_S", 5.0)
 
     async def scenario() -> None:
         clock = FakeClock()
@@ -318,10 +321,10 @@ def test_a_stalled_process_gives_sessions_a_grace(monkeypatch: pytest.MonkeyPatc
         rig.coordinator.start()
         member = await rig.stable()
         clock.ms += 60_000
-        rig.coordinator._on_time()
+        rig.coordinator._alarms._ring()
         rig.heartbeat(member, 1)
         clock.ms += 9_999
-        rig.coordinator._on_time()
+        rig.coordinator._alarms._ring()
         rig.heartbeat(member, 1)
 
     run(scenario)

@@ -21,6 +21,7 @@ from penstock.model.ids import GroupId, TopicName
 from penstock.model.topic_config import TopicConfig
 from penstock.replication.hosting import Host
 from tests.unit.cluster.fakes import ids_from
+from tests.unit.groups.consumer_rig import no_topics
 from tests.unit.replication.group_rig import Group, group_of
 from tests.unit.replication.rig import Node, run
 from tests.waiting import until
@@ -50,7 +51,11 @@ class Coordinators:
             executor=node.disk,
         )
         coordinator = Coordinator(
-            host=host, settings=GroupSettings(), clock=node.clock, new_uuid=ids_from(1)
+            host=host,
+            settings=GroupSettings(),
+            clock=node.clock,
+            new_uuid=ids_from(1),
+            **no_topics(),
         )
         coordinator.start()
         return coordinator

@@ -1,4 +1,4 @@
-"""The records of groups whose partitions the broker assigns lie in the log as Kafka lays them out."""
+"""The records of groups whose partitions the broker assigns are laid out as Kafka's."""
 
 from uuid import UUID
 

@@ -1,0 +1,122 @@
+"""What may be asked of a consumer group (KIP-848) besides its heartbeats, and what it answers."""
+
+from uuid import UUID
+
+from penstock.groups.catalog import TopicCatalog
+from penstock.groups.commands import (
+    CommitOffsets,
+    ConsumerDescription,
+    ConsumerMemberDescription,
+    GroupDescription,
+)
+from penstock.groups.modern_group import ModernGroup, ModernMember
+from penstock.groups.modern_records import CurrentAssignment, Partitions
+from penstock.groups.subscriptions import CONSUMER_PROTOCOL_TYPE
+from penstock.model.errors import Reason, Refused
+from penstock.model.ids import MemberId
+
+CONSUMER_TYPE = "consumer"
+
+
+def check_commit(
+    group: ModernGroup, command: CommitOffsets, catalog: TopicCatalog
+) -> list[Reason | None]:
+    """For each offset why it may not be committed now, or None; raises what is true of all.
+
+    A member that has not heard yet of its newest epoch may commit what was its own in the epoch
+    that it names, and still is (KIP-1251).
+    """
+    epoch = command.generation
+    if epoch < 0 and not group.profiles:
+        return [None] * len(command.offsets)
+    member = _member(group, command.member_id)
+    if not command.knows_member_epochs:
+        detail = "members of a consumer group commit with OffsetCommit version 9 or above"
+        raise Refused(Reason.UNSUPPORTED_VERSION, detail)
+    if epoch == member.current.epoch:
+        return [None] * len(command.offsets)
+    if epoch > member.current.epoch:
+        raise _stale(member, epoch)
+    outcomes: list[Reason | None] = []
+    for offset in command.offsets:
+        topic = catalog.find(offset.topic)
+        assigned = None if topic is None else _since(member, topic.topic_id, offset.partition)
+        is_own = assigned is not None and epoch >= assigned
+        outcomes.append(None if is_own else Reason.STALE_MEMBER_EPOCH)
+    return outcomes
+
+
+def check_fetch(group: ModernGroup, member_id: MemberId | None, epoch: int) -> None:
+    """Raises unless these are the credentials of a member, or none at all."""
+    if member_id is None and epoch < 0:
+        return
+    member = _member(group, member_id or MemberId(""))
+    if epoch != member.current.epoch:
+        raise _stale(member, epoch)
+
+
+def _member(group: ModernGroup, member_id: MemberId) -> ModernMember:
+    member = group.member(member_id)
+    if member is None:
+        detail = f"{member_id!r} is not a member of group {group.group_id}"
+        raise Refused(Reason.UNKNOWN_MEMBER_ID, detail)
+    return member
+
+
+def _stale(member: ModernMember, epoch: int) -> Refused:
+    detail = f"{member.member_id} is at epoch {member.current.epoch}, not at {epoch}"
+    return Refused(Reason.STALE_MEMBER_EPOCH, detail)
+
+
+def _since(member: ModernMember, topic_id: UUID, partition: int) -> int | None:
+    """The epoch since which a partition is this member's; None when it is not."""
+    for topics in (member.current.assigned, member.current.revoking):
+        epoch = topics.get(topic_id, {}).get(partition)
+        if epoch is not None:
+            return epoch
+    return None
+
+
+def summarize(group: ModernGroup) -> GroupDescription:
+    return GroupDescription(
+        group_id=group.group_id,
+        state=group.state.value,
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        protocol="",
+        group_type=CONSUMER_TYPE,
+    )
+
+
+def describe(group: ModernGroup, default_assignor: str) -> ConsumerDescription:
+    return ConsumerDescription(
+        group_id=group.group_id,
+        state=group.state.value,
+        epoch=group.epoch,
+        target_epoch=group.target_epoch,
+        assignor=group.preferred_assignor() or default_assignor,
+        members=tuple(_describe_member(group, member) for member in group.members()),
+    )
+
+
+def _describe_member(group: ModernGroup, member: ModernMember) -> ConsumerMemberDescription:
+    profile = member.profile
+    return ConsumerMemberDescription(
+        member_id=member.member_id,
+        member_epoch=member.current.epoch,
+        instance_id=profile.instance_id,
+        rack_id=profile.rack_id,
+        client_id=profile.client_id,
+        client_host=profile.client_host,
+        topics=profile.topics,
+        expression=profile.expression,
+        assignment=_held(member.current),
+        target=group.target(member.member_id),
+    )
+
+
+def _held(current: CurrentAssignment) -> Partitions:
+    held: dict[UUID, frozenset[int]] = {}
+    for topics in (current.assigned, current.revoking):
+        for topic_id, epochs in topics.items():
+            held[topic_id] = held.get(topic_id, frozenset()) | epochs.keys()
+    return held
