@@ -186,7 +186,7 @@ class Coordinator:
     # Membership
 
     async def consumer_heartbeat(self, command: ConsumerHeartbeat) -> ConsumerAnswer:
-        """A member of the new protocol joins, lives or leaves; answered once all of it is stored."""
+        """A member of the new protocol joins, lives or leaves; answered once that is stored."""
         await self._until_ready()
         group = self._host.state.modern(command.group_id)
         before: tuple[GroupRecord, ...] = ()

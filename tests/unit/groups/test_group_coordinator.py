@@ -415,9 +415,9 @@ def test_losing_office_answers_whoever_waits() -> None:
         assert (await sync).refused is elsewhere
         assert (await join).refused is elsewhere
         assert await refusal(commit) is elsewhere
-        assert rig.coordinator._wake_up is None
+        assert rig.coordinator._alarms._wake_up is None
         assert not rig.coordinator._groups
-        assert len(rig.coordinator._deadlines) == 0
+        assert len(rig.coordinator._alarms._deadlines) == 0
 
     run(scenario)
 

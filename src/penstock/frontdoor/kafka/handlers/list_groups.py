@@ -1,6 +1,6 @@
 """ListGroups, versions 0 to 5: the groups of this broker, from 4 on by state, from 5 on by type.
 
-All groups are of the type classic.
+A group is of the type classic or consumer (KIP-848).
 """
 
 from penstock.frontdoor.kafka.api import Api, Call
@@ -11,21 +11,18 @@ from penstock.protocol.kafka.messages.list_groups import (
     ListGroupsResponse,
 )
 
-CLASSIC = "classic"
-
 
 async def handle(call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
     types = {name.lower() for name in request.types_filter}
-    if types and CLASSIC not in types:
-        return ListGroupsResponse()
     groups = [
         ListedGroup(
             group_id=group.group_id,
             protocol_type=group.protocol_type,
             group_state=group.state,
-            group_type=CLASSIC,
+            group_type=group.group_type,
         )
         for group in await call.services.groups.list_groups(request.states_filter)
+        if not types or group.group_type in types
     ]
     return ListGroupsResponse(groups=groups)
 

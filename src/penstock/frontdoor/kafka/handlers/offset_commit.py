@@ -2,7 +2,9 @@
 
 Answered only after the offsets are durable. Topics go by id from version 10 on. Versions 2 to 4
 may choose a retention of their own. The commit timestamps of version 1 are not used: the broker's
-clock is. Version 0, which Kafka once kept in ZooKeeper, is stored like the others.
+clock is. Version 0, which Kafka once kept in ZooKeeper, is stored like the others. Members of the new
+consumer protocol (KIP-848) commit with version 9 or above, and are fenced by the epochs in which
+their partitions were assigned (KIP-1251).
 """
 
 from collections.abc import Iterator
@@ -22,7 +24,7 @@ from penstock.protocol.kafka.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 
-GROUP_NOT_FOUND_FROM = 9
+MEMBER_EPOCHS_FROM = 9
 TOPIC_IDS_FROM = 10
 NO_RETENTION = -1
 
@@ -50,7 +52,7 @@ def _command(
     call: Call, request: OffsetCommitRequest, names: list[TopicName | None]
 ) -> CommitOffsets:
     has_retention = request.retention_time_ms != NO_RETENTION
-    knows_not_found = call.version >= GROUP_NOT_FOUND_FROM
+    knows_epochs = call.version >= MEMBER_EPOCHS_FROM
     offsets = tuple(
         OffsetToCommit(
             topic=name,
@@ -70,7 +72,8 @@ def _command(
         generation=request.generation_id_or_member_epoch,
         retention_ms=request.retention_time_ms if has_retention else None,
         offsets=offsets,
-        unknown_group=(Reason.GROUP_ID_NOT_FOUND if knows_not_found else Reason.ILLEGAL_GENERATION),
+        knows_member_epochs=knows_epochs,
+        unknown_group=(Reason.GROUP_ID_NOT_FOUND if knows_epochs else Reason.ILLEGAL_GENERATION),
     )
 
 

@@ -20,7 +20,7 @@ from penstock.broker.groups import CommittedOffset, FetchedTopic, WantedTopic
 from penstock.frontdoor.kafka.api import Api, Call
 from penstock.frontdoor.kafka.errors import error_code
 from penstock.model.errors import Refused
-from penstock.model.ids import GroupId, TopicName
+from penstock.model.ids import GroupId, MemberId, TopicName
 from penstock.protocol.kafka.api_keys import ApiKey
 from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.protocol.kafka.messages.offset_fetch import (
@@ -97,7 +97,7 @@ async def _fetch_group(call: Call, group: OffsetFetchRequestGroup) -> OffsetFetc
 
 async def _fetch_all(call: Call, group: OffsetFetchRequestGroup) -> list[OffsetFetchResponseTopics]:
     topics = []
-    for found in await call.services.groups.fetch_offsets(GroupId(group.group_id), None):
+    for found in await _fetch(call, group, None):
         topic = call.services.topics.find(found.topic)
         # A topic that was deleted just now has no id to be called by.
         if topic is not None or call.version < TOPIC_IDS_FROM:
@@ -110,16 +110,26 @@ async def _fetch_some(
     call: Call, group: OffsetFetchRequestGroup, topics: Sequence[OffsetFetchRequestTopics]
 ) -> list[OffsetFetchResponseTopics]:
     names = [_name(call, topic) for topic in topics]
-    wanted = [
+    wanted: list[WantedTopic] = [
         (name, topic.partition_indexes)
         for topic, name in zip(topics, names, strict=True)
         if name is not None
     ]
-    fetched = iter(await call.services.groups.fetch_offsets(GroupId(group.group_id), wanted))
+    fetched = iter(await _fetch(call, group, wanted))
     return [
         _unknown_id(topic) if name is None else _topics(next(fetched), topic.topic_id)
         for topic, name in zip(topics, names, strict=True)
     ]
+
+
+async def _fetch(
+    call: Call, group: OffsetFetchRequestGroup, wanted: list[WantedTopic] | None
+) -> list[FetchedTopic]:
+    """From version 9 on members of the new protocol say who they are (KIP-848)."""
+    member_id = None if group.member_id is None else MemberId(group.member_id)
+    return await call.services.groups.fetch_offsets(
+        GroupId(group.group_id), wanted, member_id, group.member_epoch
+    )
 
 
 def _name(call: Call, topic: OffsetFetchRequestTopics) -> TopicName | None:
