@@ -31,6 +31,7 @@ COMMIT_ATTEMPTS = 300
 _GROUP_MOVED_ON = (
     confluent_kafka.KafkaError.REBALANCE_IN_PROGRESS,
     confluent_kafka.KafkaError.ILLEGAL_GENERATION,
+    confluent_kafka.KafkaError.STALE_MEMBER_EPOCH,
 )
 
 KAFKA_PYTHON_ASSIGNORS = {
@@ -91,12 +92,10 @@ class ConfluentMember(ThreadMember):
             {
                 "bootstrap.servers": self.bootstrap,
                 "group.id": self.group,
-                "partition.assignment.strategy": self.strategy,
-                "session.timeout.ms": SESSION_MS,
-                "heartbeat.interval.ms": HEARTBEAT_MS,
                 "reconnect.backoff.max.ms": 500,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
+                **self._protocol(),
                 **self.settings,
             }
         )
@@ -111,6 +110,13 @@ class ConfluentMember(ThreadMember):
                 self.ledger.committed(self.name)
         self.ledger.left(self.name)
         consumer.close()
+
+    def _protocol(self) -> dict[str, Any]:
+        return {
+            "partition.assignment.strategy": self.strategy,
+            "session.timeout.ms": SESSION_MS,
+            "heartbeat.interval.ms": HEARTBEAT_MS,
+        }
 
     def _assigned(self, _: Any, places: list[confluent_kafka.TopicPartition]) -> None:
         self.ledger.assigned(self.name, [place.partition for place in places])
@@ -133,6 +139,15 @@ class ConfluentMember(ThreadMember):
                     raise
                 time.sleep(0.1)
         raise AssertionError("the group never settled")
+
+
+class ConfluentConsumerMember(ConfluentMember):
+    """Of the new protocol (KIP-848): the broker assigns, and says how often it wants to hear."""
+
+    strategies = ("uniform", "range")
+
+    def _protocol(self) -> dict[str, Any]:
+        return {"group.protocol": "consumer", "group.remote.assignor": self.strategy}
 
 
 class KafkaPythonMember(ThreadMember):
@@ -235,6 +250,7 @@ class _AioListener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]
 
 MEMBERS = {
     "confluent-kafka": ConfluentMember,
+    "confluent-kafka-consumer": ConfluentConsumerMember,
     "kafka-python": KafkaPythonMember,
     "aiokafka": AioKafkaMember,
 }

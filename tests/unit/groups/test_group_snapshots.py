@@ -9,12 +9,26 @@ from pathlib import Path
 
 import pytest
 
+from penstock.broker.groups import CommitOffsets, ConsumerHeartbeat, OffsetToCommit
 from penstock.groups import state as state_module
-from penstock.groups.records import FIRST_KINDS, KINDS, GroupMetadata, GroupStored
+from penstock.groups.records import (
+    FIRST_KINDS,
+    KINDS,
+    ForeignRecord,
+    GroupMetadata,
+    GroupRecord,
+    GroupRecordCodec,
+    GroupRemoved,
+    GroupStored,
+    OffsetRemoved,
+    OffsetStored,
+)
 from penstock.groups.state import GroupsState
-from penstock.model.ids import GroupId, MemberId, Offset
+from penstock.model.ids import GroupId, MemberId, Offset, TopicName
 from penstock.replication.state_files import StateFile
+from penstock.server import node as server_node
 from penstock.storage.file_system import RealFileSystem
+from tests.unit.lone_node import LoneNode, run
 
 G = GroupId("readers")
 EMPTY = GroupStored(
@@ -80,3 +94,60 @@ def test_the_log_is_replayed_instead_of_a_snapshot_that_knew_less(
     assert list(state.group_ids()) == []
     # It is gone for good: the earlier version would otherwise find it again.
     assert not (tmp_path / "groups.snapshot").exists()
+
+
+# On a disk
+
+
+async def consumer_epoch(node: LoneNode, epoch: int = 0) -> int:
+    topics = frozenset({"t"}) if epoch == 0 else None
+    answer = await node.groups.consumer_heartbeat(
+        ConsumerHeartbeat(
+            group_id=G,
+            member_id=MemberId("m"),
+            member_epoch=epoch,
+            topics=topics,
+            rebalance_timeout_ms=60_000 if epoch == 0 else None,
+            owned={} if epoch == 0 else None,
+        )
+    )
+    return answer.member_epoch
+
+
+def test_groups_outlive_a_time_under_a_version_that_does_not_know_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up, down and up again: the earlier version skips what it does not know, commits offsets to
+    other groups, and leaves a snapshot behind that lacks the group."""
+
+    class FirstCodec(GroupRecordCodec):
+        def decode(self, key: bytes | None, value: bytes | None, /) -> GroupRecord:
+            record = super().decode(key, value)
+            known = OffsetStored | OffsetRemoved | GroupStored | GroupRemoved
+            return record if isinstance(record, known) else ForeignRecord(key or b"", value)
+
+    async def scenario() -> None:
+        settings = {"offsets_topic_num_partitions": "1"}
+        node = await LoneNode.start(tmp_path, **settings)
+        await node.create("t")
+        assert await consumer_epoch(node) == 1
+        await node.stop()
+        for _ in range(2):
+            with monkeypatch.context() as earlier:
+                earlier.setattr(state_module, "KINDS", FIRST_KINDS)
+                earlier.setattr(state_module, "GroupRecordCodec", FirstCodec)
+                earlier.setattr(server_node, "GroupRecordCodec", FirstCodec)
+                node = await LoneNode.start(tmp_path, **settings)
+                listed = await node.groups.list_groups()
+                assert G not in {group.group_id for group in listed}
+                offsets = (OffsetToCommit(TopicName("t"), 0, 5),)
+                command = CommitOffsets(group_id=GroupId("others"), offsets=offsets)
+                assert await node.groups.commit_offsets(command) == [None]
+                await node.stop()
+            node = await LoneNode.start(tmp_path, **settings)
+            assert await consumer_epoch(node, 1) == 1
+            groups = await node.groups.list_groups()
+            assert {group.group_id for group in groups} == {G, "others"}
+            await node.stop()
+
+    run(scenario)

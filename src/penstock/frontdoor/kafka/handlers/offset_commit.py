@@ -2,9 +2,10 @@
 
 Answered only after the offsets are durable. Topics go by id from version 10 on. Versions 2 to 4
 may choose a retention of their own. The commit timestamps of version 1 are not used: the broker's
-clock is. Version 0, which Kafka once kept in ZooKeeper, is stored like the others. Members of the new
-consumer protocol (KIP-848) commit with version 9 or above, and are fenced by the epochs in which
-their partitions were assigned (KIP-1251).
+clock is. Version 0, which Kafka once kept in ZooKeeper, is stored like the others.
+
+Members of the new consumer protocol (KIP-848) commit with version 9 or above, and are fenced by the
+epochs in which their partitions were assigned (KIP-1251).
 """
 
 from collections.abc import Iterator
