@@ -216,6 +216,10 @@ def by_key(group: ModernGroup) -> dict[bytes | None, ModernRecord]:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_no_partition_is_used_by_two_whatever_happens(seed: int) -> None:
+    check_seed(seed)
+
+
+def check_seed(seed: int) -> None:
     model = Model(seed)
     for _ in range(STEPS):
         model.step()
