@@ -247,15 +247,3 @@ def test_transactions_are_refused_at_once(broker: Broker, java: Java) -> None:
     assert first["type"] == "TransactionalIdAuthorizationException"
     assert second["type"] == "KafkaException"
     assert "error state" in second["message"]
-
-
-def test_the_newer_group_protocol_is_refused_at_once(
-    broker: Broker, make_topic: MakeTopic, group: str, java: Java
-) -> None:
-    topic = make_topic()
-    settings = {"group.id": group, "group.protocol": "consumer"}
-    began = time.monotonic()
-    with pytest.raises(JavaError, match="UnsupportedVersionException") as refused:
-        java.call("subscribe", broker.bootstrap, topic=topic, settings=settings)
-    assert "group.protocol=classic" in refused.value.message
-    assert time.monotonic() - began < REFUSED_WITHIN_S

@@ -35,10 +35,15 @@ class JavaMember:
         self.settings = {
             "group.id": group,
             "client.id": name,
+            **self._protocol(strategy),
+        } | {key.replace("_", "."): value for key, value in settings.items()}
+
+    def _protocol(self, strategy: str) -> dict[str, str]:
+        return {
             "partition.assignment.strategy": ASSIGNORS[strategy],
             "session.timeout.ms": SESSION_MS,
             "heartbeat.interval.ms": HEARTBEAT_MS,
-        } | {key.replace("_", "."): value for key, value in settings.items()}
+        }
 
     def start(self) -> None:
         self.ledger.joins(self.name)
@@ -72,3 +77,10 @@ class JavaMember:
                 pass  # A commit waits for the end of a rebalance, which is nobody's fault.
             case _:
                 raise AssertionError(f"{self.name} reports {event}, which nobody expects")
+
+
+class JavaConsumerMember(JavaMember):
+    """Of the new protocol (KIP-848): the broker assigns, and says how often it wants to hear."""
+
+    def _protocol(self, strategy: str) -> dict[str, str]:
+        return {"group.protocol": "consumer", "group.remote.assignor": strategy}

@@ -1,0 +1,129 @@
+"""Groups of the new protocol (KIP-848) under real clients, on three nodes whose coordinator dies.
+
+No partition is owned by two at once, no record is skipped or read twice, and what was committed
+stays committed.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupType, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from penstock.groups.partitioner import partition_of
+from penstock.model.ids import GroupId
+from tests.e2e.clients.java import Java
+from tests.e2e.clients.java.member import JavaConsumerMember
+from tests.e2e.cluster_nodes import Cluster
+from tests.e2e.conftest import MakeTopic
+from tests.e2e.ledger import Ledger
+from tests.e2e.members import ConfluentConsumerMember, Member
+from tests.e2e.processes import Broker
+from tests.e2e.test_java_client import Load
+
+pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(300)]
+
+TOPIC = "orders"
+GROUP = "readers"
+OFFSETS = "__consumer_offsets"
+PARTITIONS = 6
+# A member that shares hears of it with its next heartbeat, and the others one later.
+BALANCED_WITHIN_S = 120
+
+MakeMember = Callable[[str, str, Ledger], Member]
+
+
+def _coordinator_partition(cluster: Cluster) -> int:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    count = len(admin.list_topics(OFFSETS, timeout=30).topics[OFFSETS].partitions)
+    return partition_of(GroupId(GROUP), count)
+
+
+def _committed(bootstrap: str) -> dict[int, int]:
+    """By partition, as whoever comes next would find it."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP})
+    places = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]
+    found = {place.partition: place.offset for place in consumer.committed(places, timeout=30)}
+    consumer.close()
+    return found
+
+
+def _balanced(ledger: Ledger, members: int) -> None:
+    ledger.wait_until(
+        f"balance between {members} members",
+        lambda: len(ledger._members) == members and ledger.is_balanced(),
+        BALANCED_WITHIN_S,
+    )
+
+
+def _live_through_kills(folder: Path, make: MakeMember) -> None:
+    with Cluster(folder) as cluster:
+        cluster.create_topic(TOPIC, partitions=PARTITIONS)
+        ledger = Ledger(PARTITIONS)
+        load = Load(cluster.bootstrap, TOPIC)
+        load.start()
+        first, second, third = (make(name, cluster.bootstrap, ledger) for name in "abc")
+        first.start()
+        _balanced(ledger, 1)
+        second.start()
+        _balanced(ledger, 2)
+        before = _committed(cluster.bootstrap)
+        coordinator = cluster.leader(OFFSETS, _coordinator_partition(cluster))
+        coordinator.kill()
+        # A member comes while another node takes over.
+        third.start()
+        _balanced(ledger, 3)
+        coordinator.start()
+        after = _committed(cluster.bootstrap)
+        assert all(after[partition] >= offset for partition, offset in before.items())
+        second.stop()
+        _balanced(ledger, 2)
+        rounds = load.finish()
+        total = PARTITIONS * rounds
+        ledger.wait_until("reading all", lambda: ledger.record_count() >= total, 60)
+        first.stop()
+        third.stop()
+        assert ledger.violations == []
+        expected = list(range(rounds))
+        assert dict(ledger.offsets) == dict.fromkeys(range(PARTITIONS), expected)
+        assert _committed(cluster.bootstrap) == dict.fromkeys(range(PARTITIONS), rounds)
+
+
+def test_librdkafkas_members_live_through_the_death_of_their_coordinator(tmp_path: Path) -> None:
+    def make(name: str, bootstrap: str, ledger: Ledger) -> Member:
+        return ConfluentConsumerMember(name, bootstrap, TOPIC, GROUP, "uniform", ledger)
+
+    _live_through_kills(tmp_path, make)
+
+
+def test_javas_members_live_through_the_death_of_their_coordinator(
+    tmp_path: Path, java: Java
+) -> None:
+    def make(name: str, bootstrap: str, ledger: Ledger) -> Member:
+        return JavaConsumerMember(java, name, bootstrap, TOPIC, GROUP, "uniform", ledger)
+
+    _live_through_kills(tmp_path, make)
+
+
+def test_clients_of_both_kinds_share_a_group(
+    broker: Broker, make_topic: MakeTopic, group: str, java: Java
+) -> None:
+    topic = make_topic(partitions=PARTITIONS)
+    ledger = Ledger(PARTITIONS)
+    place = (broker.bootstrap, topic, group, "range", ledger)
+    one, other = ConfluentConsumerMember("c", *place), JavaConsumerMember(java, "java", *place)
+    one.start()
+    _balanced(ledger, 1)
+    other.start()
+    _balanced(ledger, 2)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    listed = admin.list_consumer_groups(types={ConsumerGroupType.CONSUMER}).result(30).valid
+    assert group in {each.group_id for each in listed}
+    described = admin.describe_consumer_groups([group])[group].result(30)
+    assert (described.type, described.partition_assignor) == (ConsumerGroupType.CONSUMER, "range")
+    assert len(described.members) == 2
+    one.stop()
+    _balanced(ledger, 1)
+    other.stop()
+    assert ledger.violations == []
