@@ -1,11 +1,12 @@
-"""Regular expressions that members subscribe with, in RE2 syntax, evaluated by the broker (KIP-848).
+"""Regular expressions that members subscribe with: RE2 syntax, evaluated by the broker (KIP-848).
 
 RE2 has no backtracking: matching takes time in proportion to the topic's name, whatever the
 expression, and memory is bounded. Look-around and references back do not exist in it. The library
 is imported with the first expression, since most nodes never see one.
 
-Deviation from Kafka: repetitions that amount to more than 1,000 when they are nested, such as
-`(x{100}){100}`, are refused, and so are expressions of more than `LENGTH_MAX` characters.
+Deviations from Kafka: repetitions that amount to more than 1,000 when they are nested, such as
+`(x{100}){100}`, are refused, and so are expressions that are too long or take too much memory. Two
+groups of one name are not refused.
 """
 
 from functools import lru_cache
@@ -15,7 +16,7 @@ from penstock.model.errors import Reason, Refused
 
 LENGTH_MAX: Final = 16_384
 # What the compiled program and the states that matching adds may take.
-MEMORY_BYTES_MAX: Final = 1024 * 1024
+MEMORY_BYTES_MAX: Final = 512 * 1024
 EXPRESSIONS_KEPT_MAX: Final = 128
 
 # What the library calls a fault and what Kafka's calls the same.
@@ -53,6 +54,8 @@ def compile_expression(text: str) -> Expression:
         raise _refused(f"{text[:40]}...", f"it is longer than {LENGTH_MAX} characters")
     options = re2.Options()
     options.log_errors = False
+    # Nobody asks what a group matched, and to note it can take seconds.
+    options.never_capture = True
     options.max_mem = MEMORY_BYTES_MAX
     try:
         # Bytes match three times as fast as texts, since no positions have to be converted.

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -64,6 +65,11 @@ def test_an_expression_of_any_length_is_refused_in_a_short_sentence() -> None:
     assert len(caught.value.detail) < 200
 
 
+def test_many_names_may_be_listed() -> None:
+    names = [f"customer-{number}" for number in range(1_000)]
+    assert compile_expression("|".join(names)).matches("customer-999")
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -74,17 +80,17 @@ def test_an_expression_of_any_length_is_refused_in_a_short_sentence() -> None:
         r"(?:\pL\pN\pS){300}",
         "((a{100}){100}){100}",
         "(" * (LENGTH_MAX // 2) + ")" * (LENGTH_MAX // 2),
+        "(a*)*" * (LENGTH_MAX // 5),
+        "[a-z]{1,50}" * (LENGTH_MAX // 11),
         "|".join("abcdefgh"[i % 8] * (i % 50) for i in range(LENGTH_MAX // 60)),
     ],
-    ids=range(8),
+    ids=range(10),
 )
 def test_no_expression_takes_long(text: str) -> None:
     """Some of them take a backtracking matcher for years."""
     started = time.process_time()
-    try:
+    with suppress(Refused):
         compile_expression(text).matches("a" * 249)
-    except Refused as refused:
-        assert refused.reason is Reason.INVALID_REGULAR_EXPRESSION
     assert time.process_time() - started < WORST_SECONDS_MAX
 
 
