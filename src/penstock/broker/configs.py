@@ -1,4 +1,4 @@
-"""Describes and changes the settings of topics, brokers, and subscriptions to clients' metrics."""
+"""Describes and changes the settings of topics, brokers, groups, and subscriptions to metrics."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
@@ -10,6 +10,7 @@ from penstock.cluster.config_decisions import (
     BrokerResource,
     ClientMetricsResource,
     Edit,
+    GroupResource,
     Operation,
     Resource,
     TopicResource,
@@ -22,6 +23,7 @@ from penstock.cluster.config_definitions import (
     effective_topic_setting,
 )
 from penstock.cluster.coordinator import Cluster
+from penstock.cluster.group_settings import GROUP_SETTINGS
 from penstock.cluster.settings import ConfigType, Setting
 from penstock.cluster.topic_names import check_topic_name
 from penstock.model.errors import Reason, Refused
@@ -34,6 +36,7 @@ __all__ = [
     "ConfigSource",
     "Configs",
     "Edit",
+    "GroupResource",
     "Operation",
     "Resource",
     "TopicResource",
@@ -52,6 +55,7 @@ class ConfigSource(IntEnum):
     STATIC_BROKER = 4
     DEFAULT = 5
     CLIENT_METRICS = 7
+    GROUP = 8
 
 
 class ConfigSynonym(NamedTuple):
@@ -112,6 +116,8 @@ class Configs:
             return self._describe_topic(resource, names)
         if isinstance(resource, ClientMetricsResource):
             return self._describe_client_metrics(resource, names)
+        if isinstance(resource, GroupResource):
+            return self._describe_group(resource, names)
         check_broker_name(resource, self._cluster.brokers)
         if resource.name == ALL_BROKERS:
             return self._describe_all_brokers(names)
@@ -176,6 +182,36 @@ class Configs:
             )
             for setting in _chosen(CLIENT_METRICS_SETTINGS, names)
         ]
+
+    # Groups
+
+    def groups(self) -> list[str]:
+        """Those with settings of their own."""
+        return sorted(self._cluster.group_configs)
+
+    def _describe_group(
+        self, resource: GroupResource, names: Collection[str] | None
+    ) -> list[ConfigEntry]:
+        """One that does not exist has what the broker gives it: it could be made."""
+        if not resource.name:
+            raise Refused(Reason.INVALID_REQUEST, "Group name must not be empty")
+        return [self._group_entry(setting, resource) for setting in _chosen(GROUP_SETTINGS, names)]
+
+    def _group_entry(self, setting: Setting, resource: GroupResource) -> ConfigEntry:
+        configs = self._cluster.group_configs.get(resource.name, {})
+        synonyms: list[ConfigSynonym] = []
+        if setting.name in configs:
+            own = ConfigSynonym(setting.name, configs[setting.name], ConfigSource.GROUP)
+            synonyms.append(own)
+        for synonym in setting.synonyms:
+            synonyms.extend(self._places(BROKER_SETTINGS[synonym.name], self._own_name()))
+        return ConfigEntry(
+            setting=setting,
+            value=synonyms[0].value,
+            source=synonyms[0].source,
+            is_read_only=False,
+            synonyms=synonyms,
+        )
 
     # Brokers
 

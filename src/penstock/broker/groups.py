@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TypeAlias
 from uuid import UUID, uuid4
 
+from penstock.broker.group_settings import TEXT_LENGTH_MAX, SettingsOfGroups
 from penstock.broker.leaderships import Leaderships
 from penstock.broker.partitions import Partitions
 from penstock.broker.topics import Topic, Topics
@@ -23,7 +24,7 @@ from penstock.cluster.changes import (
     TopicDeleted,
 )
 from penstock.cluster.coordinator import Cluster
-from penstock.groups.assignors import BUILT_IN, load_assignors
+from penstock.groups.assignors import load_assignors
 from penstock.groups.catalog import KnownTopic
 from penstock.groups.commands import (
     CommitOffsets,
@@ -46,7 +47,6 @@ from penstock.groups.coordinator import Coordinator
 from penstock.groups.offsets import FetchedOffset, FetchedTopic, WantedTopic
 from penstock.groups.partitioner import partition_of
 from penstock.groups.records import CommittedOffset, GroupRecord
-from penstock.groups.settings import GroupSettings
 from penstock.groups.state import GroupsState
 from penstock.model.clock import Clock
 from penstock.model.endpoint import Endpoint
@@ -86,8 +86,6 @@ OFFSETS_TOPIC = TopicName("__consumer_offsets")
 # A generation is one record, and that of a large group goes far beyond what producers may send.
 # The coordinators keep to limits of their own; this one tells followers and tools what to expect.
 OFFSETS_MESSAGE_BYTES_MAX = 32 * 1024 * 1024
-# Texts are stored with a 16-bit length in bytes, and a character takes up to four of them.
-TEXT_LENGTH_MAX = 8_000
 
 GroupHost: TypeAlias = Host[GroupsState, GroupRecord]
 
@@ -110,10 +108,10 @@ class Groups:
         self._topics = topics
         self._leaderships = leaderships
         self._clock = clock
-        self._limits = limits
+        self._settings = SettingsOfGroups(cluster, limits)
         self._make_host = make_host
         self._new_uuid = new_uuid
-        self._assignors = load_assignors(BUILT_IN)
+        self._assignors = load_assignors(self._settings.shared().consumer_assignors)
         # By partition of the topic, for those that have a replica here.
         self._coordinators: dict[int, Coordinator] = {}
         self._making: asyncio.Task[Topic] | None = None
@@ -154,12 +152,12 @@ class Groups:
             self._run(before.close())
         coordinator = Coordinator(
             host=self._make_host(replica),
-            settings=self._settings(),
+            settings=self._settings.shared(),
             clock=self._clock,
             new_uuid=self._new_uuid,
             catalog=_ClusterTopics(self._cluster),
             assignors=self._assignors,
-            settings_of=lambda _: self._settings(),
+            settings_of=self._settings.of,
         )
         self._coordinators[index] = coordinator
         coordinator.start(self._became_active)
@@ -197,18 +195,6 @@ class Groups:
                 "segment.bytes": self._cluster.broker_setting("offsets.topic.segment.bytes"),
                 "max.message.bytes": str(OFFSETS_MESSAGE_BYTES_MAX),
             },
-        )
-
-    def _settings(self) -> GroupSettings:
-        setting = self._cluster.int_setting
-        members_max = min(setting("group.max.size"), self._limits.group_members_max)
-        return GroupSettings(
-            session_timeout_ms_min=setting("group.min.session.timeout.ms"),
-            session_timeout_ms_max=setting("group.max.session.timeout.ms"),
-            initial_rebalance_delay_ms=setting("group.initial.rebalance.delay.ms"),
-            members_max=members_max,
-            offset_metadata_length_max=min(setting("offset.metadata.max.bytes"), TEXT_LENGTH_MAX),
-            offsets_retention_ms=setting("offsets.retention.minutes") * 60_000,
         )
 
     # Membership
@@ -269,7 +255,7 @@ class Groups:
             raise Refused(Reason.INVALID_REQUEST, "a name in the request is too long")
 
     def _check_join(self, command: Join) -> None:
-        settings = self._settings()
+        settings = self._settings.shared()
         shortest, longest = settings.session_timeout_ms_min, settings.session_timeout_ms_max
         if not shortest <= command.session_timeout_ms <= longest:
             detail = f"a session timeout must be between {shortest} and {longest} ms"

@@ -35,6 +35,20 @@ def _check_selector(value: Value) -> str | None:
     return None if value in ("", RACK_AWARE_SELECTOR) else f"It can only be {RACK_AWARE_SELECTOR}"
 
 
+MIGRATION_POLICIES = ("disabled", "downgrade", "upgrade", "bidirectional")
+
+
+def _check_policy(value: Value) -> str | None:
+    if isinstance(value, str) and value.lower() in MIGRATION_POLICIES:
+        return None
+    choices = ", ".join(policy.upper() for policy in MIGRATION_POLICIES)
+    return f"String must be one of (case insensitive): {choices}"
+
+
+def _check_assignors(value: Value) -> str | None:
+    return None if value else "List must not be empty"
+
+
 def _row(
     name: str,
     kind: ConfigType,
@@ -336,6 +350,96 @@ _GROUPS = (
     ),
 )
 
+_CONSUMER_GROUPS = (
+    _row(
+        "group.consumer.session.timeout.ms",
+        INT,
+        45_000,
+        "How long a member of a group of the new protocol may be silent.",
+        at_least(1),
+    ),
+    _row(
+        "group.consumer.min.session.timeout.ms",
+        INT,
+        45_000,
+        "The least that a group may set as consumer.session.timeout.ms.",
+        at_least(1),
+    ),
+    _row(
+        "group.consumer.max.session.timeout.ms",
+        INT,
+        60_000,
+        "The most that a group may set as consumer.session.timeout.ms.",
+        at_least(1),
+    ),
+    _row(
+        "group.consumer.heartbeat.interval.ms",
+        INT,
+        5_000,
+        "How often members of a group of the new protocol send heartbeats.",
+        at_least(1),
+    ),
+    _row(
+        "group.consumer.min.heartbeat.interval.ms",
+        INT,
+        5_000,
+        "The least that a group may set as consumer.heartbeat.interval.ms.",
+        at_least(1),
+    ),
+    _row(
+        "group.consumer.max.heartbeat.interval.ms",
+        INT,
+        15_000,
+        "The most that a group may set as consumer.heartbeat.interval.ms.",
+        at_least(1),
+    ),
+    _row(
+        "group.consumer.min.assignment.interval.ms",
+        INT,
+        0,
+        "The least that a group may set as consumer.assignment.interval.ms.",
+        at_least(0),
+    ),
+    _row(
+        "group.consumer.max.assignment.interval.ms",
+        INT,
+        15_000,
+        "The most that a group may set as consumer.assignment.interval.ms.",
+        at_least(0),
+    ),
+    _row(
+        "group.consumer.max.size",
+        INT,
+        INT_MAX,
+        "The most members of one group of the new protocol.",
+        at_least(1),
+    ),
+    _row(
+        "group.consumer.assignors",
+        LIST,
+        "uniform,range",
+        "The assignors that members of the new protocol may choose from. The first is that of "
+        "members which choose none. Each is built in or an entry point of an installed package.",
+        _check_assignors,
+    ),
+    _row(
+        "group.consumer.migration.policy",
+        STRING,
+        "bidirectional",
+        "Whether groups may change between the classic and the new protocol while they have "
+        "members: to the new one (upgrade), back (downgrade), both (bidirectional) or not at all "
+        "(disabled).",
+        _check_policy,
+    ),
+    _row(
+        "group.consumer.regex.refresh.interval.ms",
+        INT,
+        600_000,
+        "How often expressions that members subscribe with are compared with all topics again.",
+        at_least(10_000),
+    ),
+)
+
 BROKER_SETTINGS = table(
     *_NODE,
     *_TOPICS,
@@ -343,6 +447,7 @@ BROKER_SETTINGS = table(
     *_NETWORK,
     *_THROTTLES,
     *_GROUPS,
+    *_CONSUMER_GROUPS,
     *_topic_defaults(),
     *FOREIGN_SETTINGS,
 )

@@ -24,10 +24,16 @@ from penstock.cluster.config_definitions import (
     effective_broker_setting,
     effective_topic_setting,
 )
+from penstock.cluster.group_settings import (
+    GROUP_SETTINGS,
+    GROUPS_MAX,
+    check_group_configs,
+)
 from penstock.cluster.records import (
     BrokerConfigStored,
     ClientMetricsStored,
     ClusterRecord,
+    GroupConfigStored,
     TopicStored,
 )
 from penstock.cluster.settings import ConfigType
@@ -57,7 +63,13 @@ class ClientMetricsResource(NamedTuple):
     name: str
 
 
-Resource: TypeAlias = TopicResource | BrokerResource | ClientMetricsResource
+class GroupResource(NamedTuple):
+    """A consumer group, which need not exist yet."""
+
+    name: str
+
+
+Resource: TypeAlias = TopicResource | BrokerResource | ClientMetricsResource | GroupResource
 
 
 class Operation(IntEnum):
@@ -92,6 +104,8 @@ def decide_replacement(
         return _topic_changed(_topic_of(state, resource), configs, rules)
     if isinstance(resource, ClientMetricsResource):
         return _client_metrics_changed(state, resource, configs)
+    if isinstance(resource, GroupResource):
+        return _group_changed(state, resource, configs, rules)
     check_broker_name(resource, rules.brokers)
     return _broker_changed(state, resource, configs, rules)
 
@@ -108,6 +122,9 @@ def decide_edits(
     if isinstance(resource, ClientMetricsResource):
         edited = _client_metrics_edited(state.client_metrics.get(resource.name, {}), edits)
         return _client_metrics_changed(state, resource, edited)
+    if isinstance(resource, GroupResource):
+        edited = _group_edited(state.group_configs.get(resource.name, {}), edits)
+        return _group_changed(state, resource, edited, rules)
     check_broker_name(resource, rules.brokers)
     current = state.broker_config(resource.name)
     edited = _broker_edited(current, edits, rules.broker_settings)
@@ -164,6 +181,21 @@ def _client_metrics_changed(
     return [ClientMetricsStored(name=resource.name, configs=checked)]
 
 
+def _group_changed(
+    state: ClusterState,
+    resource: GroupResource,
+    configs: Mapping[str, str | None],
+    rules: ConfigRules,
+) -> list[ClusterRecord]:
+    checked = check_group_configs(resource.name, configs, rules.broker_settings)
+    if checked == state.group_configs.get(resource.name, {}):
+        return []
+    if resource.name not in state.group_configs and len(state.group_configs) >= GROUPS_MAX:
+        detail = f"There are {GROUPS_MAX} groups with settings of their own already."
+        raise Refused(Reason.POLICY_VIOLATION, detail)
+    return [GroupConfigStored(group=resource.name, configs=checked)]
+
+
 # Edits
 
 
@@ -211,6 +243,16 @@ def _client_metrics_edited(
     edited: dict[str, str | None] = dict(current)
     for edit in edits:
         _apply_edit(edited, edit, ConfigType.STRING, "")
+    return edited
+
+
+def _group_edited(current: Mapping[str, str], edits: Sequence[Edit]) -> dict[str, str | None]:
+    edited: dict[str, str | None] = dict(current)
+    for edit in edits:
+        setting = GROUP_SETTINGS.get(edit.name)
+        if setting is None and edit.operation != Operation.DELETE:
+            raise Refused(Reason.INVALID_CONFIG, f"Unknown group config name: {edit.name}")
+        _apply_edit(edited, edit, ConfigType.INT, "")
     return edited
 
 

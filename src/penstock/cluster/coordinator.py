@@ -38,6 +38,7 @@ from penstock.cluster.deciding import (
     Decider,
     Decision,
 )
+from penstock.cluster.group_settings import effective_group_setting
 from penstock.cluster.published import Published
 from penstock.cluster.reassignment_decisions import (
     Ended,
@@ -240,6 +241,15 @@ class Cluster:
     def client_metrics(self) -> Mapping[str, Mapping[str, str]]:
         """The settings of each subscription to clients' metrics, by its name."""
         return self._published.client_metrics
+
+    @property
+    def group_configs(self) -> Mapping[str, Mapping[str, str]]:
+        """The settings of each consumer group that has its own, by its name."""
+        return self._published.group_configs
+
+    def group_setting(self, group: str, name: str) -> str:
+        configs = self._published.group_configs.get(group, {})
+        return effective_group_setting(name, configs, self._published.broker_settings)
 
     def broker_setting(self, name: str) -> str:
         return effective_broker_setting(name, self._published.broker_settings)

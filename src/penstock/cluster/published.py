@@ -26,6 +26,7 @@ from penstock.cluster.records import (
     BrokerStored,
     ClientMetricsStored,
     ClusterRecord,
+    GroupConfigStored,
     ProducerIdsTaken,
     TopicRemoved,
     TopicStored,
@@ -45,6 +46,7 @@ class Published:
         # Replaced when it changes, never changed: readers may keep what they got.
         self.brokers: Mapping[BrokerId, Broker] = {}
         self.client_metrics: Mapping[str, Mapping[str, str]] = {}
+        self.group_configs: dict[str, Mapping[str, str]] = {}
         self.dynamic: dict[str, Mapping[str, str]] = {}
         self.broker_settings: Mapping[str, str] = static
         self._static = static
@@ -55,6 +57,7 @@ class Published:
     def load(self, state: ClusterState) -> None:
         self.dynamic = dict(state.broker_configs)
         self.client_metrics = dict(state.client_metrics)
+        self.group_configs = dict(state.group_configs)
         self._merge_settings()
         self.brokers = {number: state.brokers[number] for number in sorted(state.brokers)}
         for topic in state.topics.values():
@@ -90,6 +93,11 @@ class Published:
                 others = {each: of for each, of in self.client_metrics.items() if each != name}
                 self.client_metrics = {**others, name: configs} if configs else others
                 yield ClientMetricsChanged()
+            case GroupConfigStored(group=group, configs=configs):
+                # Coordinators look settings up when they need them, so nobody has to be notified.
+                self.group_configs.pop(group, None)
+                if configs:
+                    self.group_configs[group] = configs
             case ProducerIdsTaken():
                 pass
 

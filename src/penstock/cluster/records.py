@@ -57,6 +57,13 @@ class ClientMetricsStored(NamedTuple):
     configs: Mapping[str, str]
 
 
+class GroupConfigStored(NamedTuple):
+    """All settings of one consumer group; none: it follows the broker's."""
+
+    group: str
+    configs: Mapping[str, str]
+
+
 class ProducerIdsTaken(NamedTuple):
     """Every producer id below `next_producer_id` was handed to some broker."""
 
@@ -70,6 +77,7 @@ ClusterRecord: TypeAlias = (
     | BrokerRemoved
     | BrokerConfigStored
     | ClientMetricsStored
+    | GroupConfigStored
     | ProducerIdsTaken
 )
 Json: TypeAlias = dict[str, Any]
@@ -95,6 +103,9 @@ def to_json(record: ClusterRecord) -> tuple[list[str], Json | None]:
         case ClientMetricsStored(name=name, configs=configs):
             value = {"version": VERSION, "configs": dict(configs)} if configs else None
             return ["client-metrics", name], value
+        case GroupConfigStored(group=name, configs=configs):
+            value = {"version": VERSION, "configs": dict(configs)} if configs else None
+            return ["group-config", name], value
         case ProducerIdsTaken(next_producer_id=next_producer_id):
             return ["producer-ids"], {"version": VERSION, "next": next_producer_id}
 
@@ -113,6 +124,8 @@ def from_json(key: list[str], value: Json | None) -> ClusterRecord:
             return BrokerConfigStored(broker=name, configs=value["configs"] if value else {})
         case ["client-metrics", name]:
             return ClientMetricsStored(name=name, configs=value["configs"] if value else {})
+        case ["group-config", name]:
+            return GroupConfigStored(group=name, configs=value["configs"] if value else {})
         case ["producer-ids"] if value is not None:
             return ProducerIdsTaken(next_producer_id=value["next"])
     raise UnreadableRecord(f"metadata record {key} is of an unknown kind")

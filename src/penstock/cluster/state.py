@@ -25,6 +25,7 @@ from penstock.cluster.records import (
     BrokerStored,
     ClientMetricsStored,
     ClusterRecord,
+    GroupConfigStored,
     ProducerIdsTaken,
     TopicRemoved,
     TopicStored,
@@ -45,6 +46,7 @@ class ClusterState:
         self.removed_brokers: set[BrokerId] = set()
         self.broker_configs: dict[str, Mapping[str, str]] = {}
         self.client_metrics: dict[str, Mapping[str, str]] = {}
+        self.group_configs: dict[str, Mapping[str, str]] = {}
         self.next_producer_id = 0
         # How many replicas each broker holds, and for how many partitions it is the first choice.
         self.replica_counts: Counter[BrokerId] = Counter()
@@ -91,6 +93,10 @@ class ClusterState:
                 self.client_metrics.pop(name, None)
                 if configs:
                     self.client_metrics[name] = configs
+            case GroupConfigStored(group=name, configs=configs):
+                self.group_configs.pop(name, None)
+                if configs:
+                    self.group_configs[name] = configs
             case ProducerIdsTaken(next_producer_id=next_producer_id):
                 self.next_producer_id = next_producer_id
 
@@ -132,6 +138,8 @@ class ClusterState:
             yield BrokerConfigStored(broker=name, configs=configs)
         for name, configs in self.client_metrics.items():
             yield ClientMetricsStored(name=name, configs=configs)
+        for name, configs in self.group_configs.items():
+            yield GroupConfigStored(group=name, configs=configs)
         yield ProducerIdsTaken(next_producer_id=self.next_producer_id)
 
     def _remember(self, topic: Topic) -> None:

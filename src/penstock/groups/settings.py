@@ -27,4 +27,9 @@ class GroupSettings:
     # Groups whose partitions the broker assigns (KIP-848).
     consumer_session_timeout_ms: int = 45_000  # group.consumer.session.timeout.ms
     consumer_heartbeat_interval_ms: int = 5_000  # group.consumer.heartbeat.interval.ms
-    consumer_group_size_max: int = 2**31 - 1  # group.consumer.max.size
+    # group.consumer.max.size, and never above the limit of the process
+    consumer_group_size_max: int = 2**31 - 1
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")  # group.consumer.assignors
+    consumer_migration_policy: str = "bidirectional"  # group.consumer.migration.policy
+    # group.consumer.regex.refresh.interval.ms
+    consumer_expression_refresh_ms: int = 600_000

@@ -161,7 +161,7 @@ def test_settings_of_this_broker_and_of_all_brokers() -> None:
         (BROKER, "x", ErrorCode.INVALID_REQUEST),
         (ResourceType.BROKER_LOGGER, "0", ErrorCode.INVALID_REQUEST),
         (ResourceType.CLIENT_METRICS, "", ErrorCode.INVALID_REQUEST),
-        (ResourceType.GROUP, "g", ErrorCode.INVALID_REQUEST),
+        (ResourceType.GROUP, "", ErrorCode.INVALID_REQUEST),
         (99, "x", ErrorCode.INVALID_REQUEST),
     ],
 )
@@ -385,3 +385,34 @@ def test_a_subscription_with_a_bad_setting_is_not_made(
         assert world.services.client_metrics.subscriptions() == []
 
     in_world(test)
+
+
+def test_a_group_has_settings_before_it_exists() -> None:
+    session, group = "consumer.session.timeout.ms", ResourceType.GROUP
+
+    async def test(world: World) -> None:
+        async def told() -> list[tuple[str, str | None, int]]:
+            result = await described(world, group, "g", include_synonyms=True)
+            assert result.error_code == 0
+            (entry,) = [each for each in result.configs if each.name == session]
+            assert (entry.value, entry.config_source) == (
+                entry.synonyms[0].value,
+                entry.synonyms[0].source,
+            )
+            return [(each.name, each.value, each.source) for each in entry.synonyms]
+
+        of_broker = (f"group.{session}", "46000", ConfigSource.STATIC_BROKER)
+        default = (f"group.{session}", "45000", ConfigSource.DEFAULT)
+        assert await told() == [of_broker, default]
+        (answer,) = await edited(world, 1, (group, "g", [(session, SET, "50000")]))
+        assert answer.error_code == 0
+        assert await told() == [(session, "50000", ConfigSource.GROUP), of_broker, default]
+        assert world.services.configs.groups() == ["g"]
+        (answer,) = await edited(world, 1, (group, "g", [(session, SET, "1")]))
+        assert answer.error_code == ErrorCode.INVALID_CONFIG
+        assert await told() == [(session, "50000", ConfigSource.GROUP), of_broker, default]
+        (answer,) = await replaced(world, 2, (group, "g", {}))
+        assert answer.error_code == 0
+        assert world.services.configs.groups() == []
+
+    in_world(test, group_consumer_session_timeout_ms="46000")

@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 from penstock.broker.configs import (
     BrokerResource,
     ClientMetricsResource,
+    GroupResource,
     Resource,
     TopicResource,
 )
@@ -24,7 +25,6 @@ class ResourceType(IntEnum):
 
 _UNSUPPORTED: dict[int, str] = {
     ResourceType.BROKER_LOGGER: "The log levels of this broker can't be read or changed here.",
-    ResourceType.GROUP: "Groups do not have settings on this broker.",
 }
 
 
@@ -46,6 +46,8 @@ def resource_of(named: Named) -> Resource:
         return BrokerResource(named.resource_name)
     if named.resource_type == ResourceType.CLIENT_METRICS:
         return ClientMetricsResource(named.resource_name)
+    if named.resource_type == ResourceType.GROUP:
+        return GroupResource(named.resource_name)
     unknown = f"Unknown resource type {named.resource_type}."
     raise Refused(Reason.INVALID_REQUEST, _UNSUPPORTED.get(named.resource_type, unknown))
 

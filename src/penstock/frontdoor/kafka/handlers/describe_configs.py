@@ -1,12 +1,13 @@
-"""DescribeConfigs, versions 0 to 4: all settings of topics, brokers and subscriptions to clients'
-metrics, or the named ones.
+"""DescribeConfigs, versions 0 to 4: all settings of topics, brokers, groups and subscriptions to
+clients' metrics, or the named ones.
 
 Each comes with its value, where the value comes from, the other places that were looked at
 (synonyms), its type and what it means. The broker with the empty name means all brokers and
 shows only what was set for all of them at run time.
 
-Deviations: log levels and groups have no settings here and are refused; where a
-broker setting decides a topic's value, the source is shown even if it is in another unit.
+Deviations: log levels have no settings here and are refused; groups have only the settings of
+consumer groups; where a broker setting decides a topic's value, the source is shown even if it is in
+another unit.
 """
 
 from penstock.broker.configs import ConfigEntry, ConfigSource

@@ -1,7 +1,9 @@
-"""ListConfigResources, versions 0 and 1: topics, brokers, their loggers, and subscriptions.
+"""ListConfigResources, versions 0 and 1: topics, brokers, their loggers, subscriptions
+and groups.
 
-Version 0 asks for subscriptions to clients' metrics, version 1 for some types, or for all. Groups
-have no settings here, so none is listed. A type that does not exist is UNSUPPORTED_VERSION.
+Version 0 asks for subscriptions to clients' metrics, version 1 for some types, or for all. Of
+groups, those with settings of their own are listed. A type that does not exist is
+UNSUPPORTED_VERSION.
 """
 
 from penstock.frontdoor.kafka.api import Api, Call
@@ -38,6 +40,8 @@ def _names(call: Call, kind: int) -> list[str]:
         return [topic.name for topic in services.topics.all()]
     if kind == ResourceType.CLIENT_METRICS:
         return services.client_metrics.subscriptions()
+    if kind == ResourceType.GROUP:
+        return services.configs.groups()
     if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
         return [str(broker.id) for broker in services.leaderships.brokers(call.now)]
     return []
