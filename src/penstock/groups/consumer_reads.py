@@ -24,7 +24,8 @@ def check_commit(
     """For each offset why it may not be committed now, or None; raises what is true of all.
 
     A member that has not heard yet of its newest epoch may commit what was its own in the epoch
-    that it names, and still is (KIP-1251).
+    that it names, and still is (KIP-1251). One that has may commit whatever is not another's: Kafka
+    allows that too, and so lets a late commit of who had a partition before take back a newer one.
     """
     epoch = command.generation
     if epoch < 0 and not group.profiles:
@@ -33,16 +34,17 @@ def check_commit(
     if not command.knows_member_epochs:
         detail = "members of a consumer group commit with OffsetCommit version 9 or above"
         raise Refused(Reason.UNSUPPORTED_VERSION, detail)
-    if epoch == member.current.epoch:
-        return [None] * len(command.offsets)
     if epoch > member.current.epoch:
         raise _stale(member, epoch)
     outcomes: list[Reason | None] = []
     for offset in command.offsets:
         topic = catalog.find(offset.topic)
-        assigned = None if topic is None else _since(member, topic.topic_id, offset.partition)
-        is_own = assigned is not None and epoch >= assigned
-        outcomes.append(None if is_own else Reason.STALE_MEMBER_EPOCH)
+        is_allowed = topic is not None and (
+            group.is_free(topic.topic_id, offset.partition, member.member_id)
+            if epoch == member.current.epoch
+            else _is_own(member, topic.topic_id, offset.partition, epoch)
+        )
+        outcomes.append(None if is_allowed else Reason.STALE_MEMBER_EPOCH)
     return outcomes
 
 
@@ -68,13 +70,13 @@ def _stale(member: ModernMember, epoch: int) -> Refused:
     return Refused(Reason.STALE_MEMBER_EPOCH, detail)
 
 
-def _since(member: ModernMember, topic_id: UUID, partition: int) -> int | None:
-    """The epoch since which a partition is this member's; None when it is not."""
+def _is_own(member: ModernMember, topic_id: UUID, partition: int, epoch: int) -> bool:
+    """Whether a partition was the member's in this epoch, and has been since."""
     for topics in (member.current.assigned, member.current.revoking):
-        epoch = topics.get(topic_id, {}).get(partition)
-        if epoch is not None:
-            return epoch
-    return None
+        since = topics.get(topic_id, {}).get(partition)
+        if since is not None:
+            return epoch >= since
+    return False
 
 
 def summarize(group: ModernGroup) -> GroupDescription:

@@ -81,6 +81,11 @@ class ModernGroup:
             setattr(group, name, value.copy() if isinstance(value, dict) else value)
         return group
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ModernGroup) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
     # What it knows
 
     @property

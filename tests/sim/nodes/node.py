@@ -37,6 +37,10 @@ SMALL = {
     "log.index.interval.bytes": "100",
     "group.initial.rebalance.delay.ms": "100",
     "group.min.session.timeout.ms": "100",
+    "group.consumer.min.session.timeout.ms": "100",
+    "group.consumer.session.timeout.ms": "2000",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "300",
     "replica.selector.class": RACK_AWARE_SELECTOR,
 }
 # How long a stop may take: a hand-over and the clients that wait have bounds, disks are slow.

@@ -30,6 +30,7 @@ from tests.sim.machine.wire import Switch
 from tests.sim.machine.world import World
 from tests.sim.nodes.admin import Administrator, excused, only_looks, topics
 from tests.sim.nodes.committer import Committer
+from tests.sim.nodes.consumers import Team, TeamMember
 from tests.sim.nodes.equality import describe, unequal
 from tests.sim.nodes.loose import LooseProducer
 from tests.sim.nodes.members import GroupConsumer, WorkGroup
@@ -84,6 +85,10 @@ class RunReport:
     fenced: int
     # Static members that came back to the generation they had left.
     returned: int
+    # Of the new protocol, where a run has members of it.
+    commits_of_team: int
+    fenced_of_team: int
+    handed_over: int
     read: int
     read_from_followers: int
     fetched_in_sessions: int
@@ -96,7 +101,7 @@ class RunReport:
 
 
 class Run:
-    def __init__(self, seed: int, operations: int) -> None:
+    def __init__(self, seed: int, operations: int, team_members: int = 0) -> None:
         self.seed = seed
         self.operations = operations
         self.random = Random(seed)
@@ -124,6 +129,8 @@ class Run:
         self.producers_of: dict[PartitionId, list[Producer]] = {}
         self.readers: list[Reader] = []
         self.group = WorkGroup(DATA, DATA_PARTITIONS)
+        self.team = Team(DATA, DATA_PARTITIONS)
+        self.team_members = team_members
         self.loose: LooseProducer | None = None
 
     def _make_nodes(self) -> list[SimulatedNode]:
@@ -271,6 +278,8 @@ class Run:
             )
         for number in range(GROUP_MEMBERS):
             GroupConsumer(self.world, self.nodes, self.group, number)
+        for number in range(self.team_members):
+            TeamMember(self.world, self.nodes, self.team, number)
 
     def _add_producer(self, partition: DataPartition, number: int, batches: int) -> None:
         producer = Producer(partition, number, batches, repeats_keys=False, padding=0)
@@ -283,6 +292,8 @@ class Run:
         if nodes:
             node = self.random.choice(nodes)
             node.ask(self.group.look(node))
+            if self.team_members:
+                node.ask(self.team.look(node))
 
     def _read(self) -> None:
         for reader in self.readers:
@@ -460,6 +471,8 @@ class Run:
                 return f"a consumer is at {reader.places} of {ends}"
         if not self.group.is_explained():
             return f"of a group this is found: {self.group.found}"
+        if not self.team.is_explained():
+            return f"of a group of the new protocol this is found: {self.team.found}"
         if self.committer.acknowledged and not self.committer.is_explained:
             return f"of the offsets without members this is found: {self.committer.found}"
         return ""
@@ -537,6 +550,9 @@ class Run:
             commits_of_members=self.group.acknowledged,
             fenced=self.group.fenced,
             returned=self.group.returned,
+            commits_of_team=self.team.acknowledged,
+            fenced_of_team=self.team.fenced,
+            handed_over=self.team.handed_over,
             read=sum(reader.records for reader in self.readers),
             read_from_followers=sum(reader.from_followers for reader in self.readers),
             fetched_in_sessions=sum(reader.incremental for reader in self.readers),
@@ -575,7 +591,7 @@ async def _try_to_change(node: SimulatedNode, changes: list[tuple[Resource, list
         await node.server.services.configs.edit(changes)
 
 
-def run_seed(seed: int, operations: int = 100) -> RunReport:
+def run_seed(seed: int, operations: int = 100, team_members: int = 0) -> RunReport:
     """The same seed gives the same run, and so the same report or the same failure."""
     with own_garbage_only():
-        return Run(seed, operations).execute()
+        return Run(seed, operations, team_members).execute()

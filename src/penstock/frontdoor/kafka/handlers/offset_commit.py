@@ -5,7 +5,9 @@ may choose a retention of their own. The commit timestamps of version 1 are not 
 clock is. Version 0, which Kafka once kept in ZooKeeper, is stored like the others.
 
 Members of the new consumer protocol (KIP-848) commit with version 9 or above, and are fenced by the
-epochs in which their partitions were assigned (KIP-1251).
+epochs in which their partitions were assigned (KIP-1251). Of a partition that is another member's
+they may commit nothing, where Kafka lets a member of the present epoch commit anything: a commit
+that was under way for long could take back what the new owner has committed.
 """
 
 from collections.abc import Iterator
