@@ -1,4 +1,4 @@
-"""Bugs to inject into consumer groups (KIP-848): what runs of nodes with members of them must notice.
+"""Bugs to inject into consumer groups (KIP-848): what runs of nodes with such members must notice.
 
 The docstring of each says which rule it breaks. What one group does alone has mutations of its own
 (`tests/unit/groups/test_consumer_mutations.py`): these need a log, failures and more than one node.

@@ -1,5 +1,5 @@
-"""Random runs of whole nodes with a group of the new consumer protocol (KIP-848), and what such runs
-must notice."""
+"""Random runs of whole nodes with a group of the new consumer protocol (KIP-848), and what such
+runs must notice."""
 
 from functools import partial
 
