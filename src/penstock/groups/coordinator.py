@@ -189,31 +189,30 @@ class Coordinator:
         """A member of the new protocol joins, lives or leaves; answered once that is stored."""
         await self._until_ready()
         group = self._host.state.modern(command.group_id)
-        before: tuple[GroupRecord, ...] = ()
-        if group is None:
-            group, before = await self._new_consumer_group(command)
-        answer, stored = self._consumers.decide(group, command, before)
+        if group is not None:
+            answer, stored = self._consumers.decide(group, command)
+        else:
+            answer, stored = await self._begin_consumer_group(command)
         if stored is not None:
             await _durable(stored)
         return answer
 
-    async def _new_consumer_group(
+    async def _begin_consumer_group(
         self, command: ConsumerHeartbeat
-    ) -> tuple[ModernGroup, tuple[GroupRecord, ...]]:
-        """A group for the first member, and what ends the empty classic one that has its name."""
+    ) -> tuple[ConsumerAnswer, asyncio.Future[None] | None]:
+        """The first member also ends an empty classic group that has the name; its offsets stay."""
         group_id = command.group_id
         classic = self._view(group_id)
-        if command.member_epoch != JOIN_EPOCH or (
-            classic and classic.state is not GroupState.EMPTY
-        ):
+        if command.member_epoch != JOIN_EPOCH or (classic and not classic.is_empty):
             await self._confirm()
             raise Refused(Reason.GROUP_ID_NOT_FOUND, f"there is no consumer group {group_id}")
+        is_stored = self._host.state.metadata(group_id) is not None
+        ended = decide_end(self._host.state, group_id) if is_stored else []
+        decided = self._consumers.decide(ModernGroup(group_id), command, ended)
         if classic is not None:
             self._perform(classic, classic.close())
             self._groups.pop(group_id, None)
-        is_stored = self._host.state.metadata(group_id) is not None
-        ended = decide_end(self._host.state, group_id) if is_stored else []
-        return ModernGroup(group_id), tuple(ended)
+        return decided
 
     def topic_changed(self, topic: str) -> None:
         """It was made, deleted or given more partitions."""
@@ -368,7 +367,7 @@ class Coordinator:
         is_consumer = isinstance(group, ModernGroup) or (
             group.protocol_type == CONSUMER_PROTOCOL_TYPE
         )
-        if not _is_empty(group) and not is_consumer:
+        if not group.is_empty and not is_consumer:
             raise Refused(Reason.NON_EMPTY_GROUP)
         records, outcomes = decide_offset_removal(self._host.state, group, partitions)
         await _durable(self._host.submit(records))
@@ -436,7 +435,7 @@ class Coordinator:
             group = self._any_view(group_id)
             if group is None:
                 outcomes.append(Reason.GROUP_ID_NOT_FOUND)
-            elif not _is_empty(group):
+            elif not group.is_empty:
                 outcomes.append(Reason.NON_EMPTY_GROUP)
             else:
                 records += decide_group_removal(self._host.state, group_id)
@@ -556,17 +555,10 @@ class Coordinator:
             self._drop_if_idle(group)
 
 
-def _is_empty(group: Group | ModernGroup) -> bool:
-    """Members to be do not count."""
-    if isinstance(group, ModernGroup):
-        return group.is_forgettable
-    return group.state is GroupState.EMPTY
-
-
 def _raise_refusal(stored: asyncio.Future[None]) -> None:
     """Of a write that nobody waits for: those that come after it fail with it."""
-    if stored.done():
-        stored.result()
+    if stored.done() and isinstance(refused := stored.exception(), Refused):
+        raise _told_to_clients(refused) from refused
     stored.add_done_callback(lambda done: done.exception())
 
 

@@ -77,6 +77,11 @@ class Membership:
     # What others may know and do
 
     @property
+    def is_empty(self) -> bool:
+        """Nobody is in it, though somebody may be about to be."""
+        return self.state is GroupState.EMPTY
+
+    @property
     def is_forgettable(self) -> bool:
         """Nobody is in it and nobody is about to be."""
         return self.state is GroupState.EMPTY and not self.members.pending

@@ -100,9 +100,13 @@ class ModernGroup:
         return ModernState.RECONCILING
 
     @property
-    def is_forgettable(self) -> bool:
-        """Nobody is in it."""
+    def is_empty(self) -> bool:
         return not self.profiles
+
+    @property
+    def is_forgettable(self) -> bool:
+        """Nobody is in it, and nobody can be about to be."""
+        return self.is_empty
 
     def member(self, member_id: MemberId) -> ModernMember | None:
         profile = self.profiles.get(member_id)
