@@ -127,13 +127,16 @@ def test_api_versions_are_printed(tool: Tool, broker: Broker) -> None:
 
 
 def test_features_are_printed(tool: Tool) -> None:
-    (line,) = tool(FEATURES, "describe").splitlines()
+    lines = [re.sub(r"\s+", " ", line) for line in tool(FEATURES, "describe").splitlines()]
     level = "4.3-IV0"
-    said = re.sub(r"\s+", " ", line)
-    assert said.startswith(
+    expected = [
+        "Feature: group.version SupportedMinVersion: 0 SupportedMaxVersion: 1 "
+        "FinalizedVersionLevel: 1 Epoch: ",
         f"Feature: metadata.version SupportedMinVersion: {level} SupportedMaxVersion: {level} "
-        f"FinalizedVersionLevel: {level} Epoch: "
-    )
+        f"FinalizedVersionLevel: {level} Epoch: ",
+    ]
+    assert len(lines) == len(expected)
+    assert all(line.startswith(start) for line, start in zip(lines, expected, strict=True))
 
 
 def test_log_directories_are_printed(

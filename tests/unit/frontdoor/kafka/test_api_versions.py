@@ -51,8 +51,14 @@ def test_lists_what_is_served(version: int) -> None:
     assert correlation_id == 7
     assert (response.error_code, response.api_keys) == (0, LISTED)
     finalized = {each.name: each.max_version_level for each in response.finalized_features}
-    supported = {each.name: each.max_version for each in response.supported_features}
-    assert finalized == supported == (FEATURES if version >= 3 else {})
+    highest = {name: feature.highest for name, feature in FEATURES.items()}
+    assert finalized == (highest if version >= 3 else {})
+    supported = {
+        each.name: (each.min_version, each.max_version) for each in response.supported_features
+    }
+    # What starts at level 0 would be an error for older clients.
+    known = {3: {"metadata.version": (30, 30)}, 4: FEATURES}
+    assert supported == known.get(version, {})
     assert response.finalized_features_epoch == (0 if version >= 3 else -1)
 
 

@@ -7,8 +7,11 @@
   is answered with INVALID_REQUEST and no list.
 - A version that we don't know is answered in version 0 with UNSUPPORTED_VERSION and the list, so
   that the client can ask again; the connection does that itself, since the body can't be decoded.
-- Of Kafka's features only `metadata.version` is there, at the level of Kafka 4.3; it can't be
-  changed. A feature that is not listed, such as `transaction.version`, is at level 0 for clients.
+- Of Kafka's features `metadata.version` is there, at the level of Kafka 4.3, and `group.version`,
+  at the level that has the new consumer protocol (KIP-848); they can't be changed. A feature that
+  is not listed, such as `transaction.version`, is at level 0 for clients.
+- A feature whose lowest level is 0 is listed as supported from version 4 on only, as Kafka does it:
+  older clients can't read such a level.
 - The response header never has tagged fields, whatever the version.
 """
 
@@ -16,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.frontdoor.kafka.api import Api, Call
 from penstock.protocol.kafka.api_keys import ApiKey
@@ -32,8 +35,18 @@ from penstock.protocol.kafka.messages.api_versions import (
 
 VERSIONS: Final = (0, 4)
 _NAMES_SOFTWARE_FROM: Final = 3
-# The level of each feature that this broker has; Kafka 4.3 calls this one 4.3-IV0.
-FEATURES: Final = {"metadata.version": 30}
+_LEVEL_ZERO_FROM: Final = 4
+
+
+class Feature(NamedTuple):
+    """What this broker supports of a feature; the highest level is the one in force."""
+
+    lowest: int
+    highest: int
+
+
+# Kafka 4.3 calls this level of its metadata 4.3-IV0.
+FEATURES: Final = {"group.version": Feature(0, 1), "metadata.version": Feature(30, 30)}
 # They change only with the code, so there was never another set.
 _FEATURES_EPOCH: Final = 0
 _CLIENT_METRICS: Final = {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
@@ -46,14 +59,10 @@ class _Listing:
     def __init__(self, versions: dict[ApiKey, tuple[int, int]]) -> None:
         self.answer = ApiVersionsResponse(
             api_keys=_listed(versions),
-            supported_features=[
-                SupportedFeatureKey(name=name, min_version=level, max_version=level)
-                for name, level in FEATURES.items()
-            ],
             finalized_features_epoch=_FEATURES_EPOCH,
             finalized_features=[
-                FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
-                for name, level in FEATURES.items()
+                FinalizedFeatureKey(name=name, min_version_level=highest, max_version_level=highest)
+                for name, (_, highest) in FEATURES.items()
             ],
         )
         self._bodies: dict[int, bytes] = {}
@@ -61,7 +70,13 @@ class _Listing:
     def encoded(self, version: int) -> bytes:
         body = self._bodies.get(version)
         if body is None:
-            body = self._bodies[version] = encode(self.answer, version)
+            answer = ApiVersionsResponse(
+                api_keys=self.answer.api_keys,
+                supported_features=_supported(version),
+                finalized_features_epoch=_FEATURES_EPOCH,
+                finalized_features=self.answer.finalized_features,
+            )
+            body = self._bodies[version] = encode(answer, version)
         return body
 
 
@@ -86,6 +101,14 @@ class _ApiVersions:
             if answer is listing.answer:
                 return listing.encoded(call.version)
         return encode(answer, call.version)
+
+
+def _supported(version: int) -> list[SupportedFeatureKey]:
+    return [
+        SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
+        for name, (lowest, highest) in FEATURES.items()
+        if lowest > 0 or version >= _LEVEL_ZERO_FROM
+    ]
 
 
 def make_api(others: Iterable[Api]) -> Api:
