@@ -1,11 +1,14 @@
 """`penstock group` against a real broker."""
 
 import signal
+from contextlib import closing
 
+import confluent_kafka
 import pytest
 
 from penstock.client import Consumer, Producer
 from penstock.testing import Broker
+from tests.e2e.cluster_nodes import wait_until
 from tests.e2e.commands import COMMAND_TIMEOUT_S, Shell, fresh
 
 
@@ -52,15 +55,16 @@ def committed(shell: Shell, group: str) -> list[tuple[int, int | None, int | Non
 
 
 def test_a_group_is_listed_and_described_with_its_lag(shell: Shell, topic: str, group: str) -> None:
-    assert {"group": group, "state": "empty", "members": 0, "lag": 0} in shell.json("group", "list")
+    listed = {"group": group, "type": "classic", "state": "empty", "members": 0, "lag": 0}
+    assert listed in shell.json("group", "list")
     assert group in shell.run("group", "list")
     assert committed(shell, group) == [(0, 10, 0), (1, 10, 0)]
     shell.run("produce", topic, "-p", "1", stdin="a\nb\nc\n")
     assert committed(shell, group) == [(0, 10, 0), (1, 10, 3)]
     rows = [line.split() for line in shell.run("group", "list").splitlines()]
-    assert [group, "empty", "0", "3"] in rows
+    assert [group, "classic", "empty", "0", "3"] in rows
     text = shell.run("group", "describe", group)
-    assert f"Group {group} is empty, 0 members, lag 3" in text
+    assert f"Group {group} (classic) is empty, 0 members, lag 3" in text
     assert [line.split()[:5] for line in text.splitlines()[2:]] == [
         [topic, "0", "10", "10", "0"],
         [topic, "1", "10", "13", "3"],
@@ -129,6 +133,31 @@ def test_an_active_group_is_refused(shell: Shell, topic: str) -> None:
         assert member.wait(COMMAND_TIMEOUT_S) == 128 + signal.SIGTERM
     assert shell.json("group", "describe", group)["state"] == "empty"
     shell.run("group", "reset", group, "--to", "0")
+
+
+def test_a_group_whose_partitions_the_broker_assigns_is_shown_with_its_epochs(
+    shell: Shell, topic: str, penstock_session_broker: Broker
+) -> None:
+    group = fresh("controllers")
+    settings = {
+        "bootstrap.servers": penstock_session_broker.bootstrap,
+        "group.id": group,
+        "group.protocol": "consumer",
+    }
+    with closing(confluent_kafka.Consumer(settings)) as consumer:
+        consumer.subscribe([topic])
+        wait_until("an assignment", lambda: consumer.poll(0.1) or consumer.assignment(), 60)
+        listed = {one["group"]: one for one in shell.json("group", "list")}
+        assert (listed[group]["type"], listed[group]["members"]) == ("consumer", 1)
+        found = shell.json("group", "describe", group)
+        (member,) = found["members"]
+        assert (found["type"], found["assignor"]) == ("consumer", "uniform")
+        assert found["epoch"] == member["epoch"] == 1
+        assert member["target"] == member["partitions"]
+        assert [one["partition"] for one in member["target"]] == [0, 1]
+        text = shell.run("group", "describe", group, "--members")
+        assert f"Group {group} (consumer) is stable, 1 member" in text
+        assert "epoch 1" in text
 
 
 def test_a_group_can_be_deleted(shell: Shell, group: str) -> None:

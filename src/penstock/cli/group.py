@@ -24,10 +24,10 @@ def group() -> None:
 @group.command("list")
 @client_options
 def list_groups(bootstrap: str, timeout_s: float, as_json: bool) -> None:
-    """List consumer groups with their state, members and lag."""
+    """List consumer groups with their type, state, members and lag."""
     found = _admin(bootstrap, timeout_s).groups.overview()
-    columns = ("group", "state", "members", "lag")
-    rows = [(one.group, one.state, one.members, one.lag) for one in found]
+    columns = ("group", "type", "state", "members", "lag")
+    rows = [(one.group, one.type, one.state, one.members, one.lag) for one in found]
     if as_json:
         print_json([dict(zip(columns, row, strict=True)) for row in rows])
     else:
@@ -45,7 +45,10 @@ def describe(name: str, members: bool, bootstrap: str, timeout_s: float, as_json
         print_json(_described(found))
         return
     size = counted(len(found.members), "member")
-    click.echo(f"Group {found.group} is {found.state}, {size}, lag {found.lag}")
+    epoch = "" if found.epoch is None else f", epoch {found.epoch}"
+    click.echo(
+        f"Group {found.group} ({found.type}) is {found.state}, {size}, lag {found.lag}{epoch}"
+    )
     if members:
         _print_members(found)
     else:
@@ -175,17 +178,28 @@ def _print_offsets(found: "GroupDescription") -> None:
 
 
 def _print_members(found: "GroupDescription") -> None:
+    columns = ["member", "instance", "client", "host", "partitions"]
     rows = [
-        (one.member, one.instance, one.client, one.host, " ".join(map(str, one.partitions)))
+        [one.member, one.instance, one.client, one.host, " ".join(map(str, one.partitions))]
         for one in found.members
     ]
-    print_table(("member", "instance", "client", "host", "partitions"), rows)
+    if found.epoch is not None:
+        columns += ["epoch", "target"]
+        for row, one in zip(rows, found.members, strict=True):
+            row += [str(one.epoch), " ".join(map(str, one.target or ()))]
+    print_table(columns, rows)
+
+
+def _places(partitions: tuple[TopicPartition, ...]) -> list[dict[str, object]]:
+    return [{"topic": one.topic, "partition": one.partition} for one in partitions]
 
 
 def _described(found: "GroupDescription") -> dict[str, object]:
     return {
         "group": found.group,
+        "type": found.type,
         "state": found.state,
+        "epoch": found.epoch,
         "assignor": found.assignor,
         "coordinator": found.coordinator,
         "lag": found.lag,
@@ -195,9 +209,9 @@ def _described(found: "GroupDescription") -> dict[str, object]:
                 "instance": one.instance,
                 "client": one.client,
                 "host": one.host,
-                "partitions": [
-                    {"topic": held.topic, "partition": held.partition} for held in one.partitions
-                ],
+                "epoch": one.epoch,
+                "partitions": _places(one.partitions),
+                "target": None if one.target is None else _places(one.target),
             }
             for one in found.members
         ],

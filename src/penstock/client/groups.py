@@ -3,20 +3,34 @@
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import confluent_kafka
 
 from penstock.client.asking import Asking
 from penstock.client.errors import ClientError, GroupActive, GroupNotFound, from_kafka
+from penstock.client.kafka_connection import KafkaConnection
 from penstock.client.offsets import Offsets
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
+from penstock.protocol.kafka.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+
+CLASSIC, CONSUMER = "classic", "consumer"
+
+
+class _Epochs(NamedTuple):
+    of_group: int | None
+    of_members: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSummary:
     group: str
     state: str
+    # "classic", or "consumer" for a group whose partitions the broker assigns (KIP-848).
+    type: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +38,7 @@ class GroupOverview:
     """A group in a list; `lag` is None if it has no offsets, or they can't be had just now."""
 
     group: str
+    type: str
     state: str
     members: int
     lag: int | None
@@ -36,6 +51,9 @@ class GroupMember:
     client: str
     host: str
     partitions: tuple[TopicPartition, ...]
+    # Of groups of the type consumer only: what the member will have, and how far it has come to it.
+    target: tuple[TopicPartition, ...] | None = None
+    epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +78,10 @@ class GroupOffset:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDescription:
     group: str
+    type: str
     state: str
+    # Of groups of the type consumer only: a member at this epoch has reached its target.
+    epoch: int | None
     assignor: str
     coordinator: int
     members: tuple[GroupMember, ...]
@@ -86,7 +107,10 @@ class Groups:
                 what="the list of groups",
                 bootstrap=self._asking.bootstrap,
             )
-        listed = [GroupSummary(group=one.group_id, state=_state(one)) for one in found.valid]
+        listed = [
+            GroupSummary(group=one.group_id, state=_state(one), type=_type(one))
+            for one in found.valid
+        ]
         return sorted(listed, key=lambda one: one.group)
 
     def overview(self) -> list[GroupOverview]:
@@ -104,6 +128,7 @@ class Groups:
         return [
             GroupOverview(
                 group=one.group,
+                type=one.type,
                 state=one.state,
                 members=self._member_count(one.group, describing[one.group]),
                 lag=_lag(committed[one.group], ends),
@@ -117,15 +142,32 @@ class Groups:
         committed = self.committed(group)
         if _state(found) == "dead" and not committed:
             raise GroupNotFound(f"Group {group} does not exist.")
-        members = tuple(_member(one) for one in found.members)
+        epochs = self._epochs(found)
+        members = tuple(_member(one, epochs.of_members) for one in found.members)
         return GroupDescription(
             group=group,
+            type=_type(found),
             state=_state(found),
+            epoch=epochs.of_group,
             assignor=found.partition_assignor or "",
             coordinator=found.coordinator.id if found.coordinator else -1,
             members=members,
             offsets=self._with_lag(committed, members),
         )
+
+    def _epochs(self, found: Any) -> "_Epochs":
+        """The coordinator is asked, since confluent-kafka does not tell epochs."""
+        if _type(found) != CONSUMER or found.coordinator is None:
+            return _Epochs(None, {})
+        address = f"{found.coordinator.host}:{found.coordinator.port}"
+        with KafkaConnection(address, timeout_s=self._asking.timeout_s) as connection:
+            request = ConsumerGroupDescribeRequest(group_ids=[found.group_id])
+            (answer,) = connection.ask(request, ConsumerGroupDescribeResponse).groups
+        if answer.error_code:
+            # It changed its type or its coordinator since.
+            return _Epochs(None, {})
+        of_members = {member.member_id: member.member_epoch for member in answer.members}
+        return _Epochs(answer.group_epoch, of_members)
 
     def committed(self, group: str) -> dict[TopicPartition, tuple[int, str]]:
         """Committed offset and metadata by partition."""
@@ -244,13 +286,22 @@ def _state(found: Any) -> str:
     return name.lower().replace("_", " ")
 
 
-def _member(found: Any) -> GroupMember:
+def _type(found: Any) -> str:
+    """A broker that is too old to say it has classic groups only."""
+    name: str = found.type.name if found.type is not None else CLASSIC
+    return CLASSIC if name == "UNKNOWN" else name.lower()
+
+
+def _member(found: Any, epochs: Mapping[str, int]) -> GroupMember:
+    target = found.target_assignment
     return GroupMember(
         member=found.member_id,
         instance=found.group_instance_id,
         client=found.client_id,
         host=found.host,
         partitions=tuple(sorted(_key(one) for one in found.assignment.topic_partitions)),
+        target=None if target is None else tuple(sorted(map(_key, target.topic_partitions))),
+        epoch=epochs.get(found.member_id),
     )
 
 
