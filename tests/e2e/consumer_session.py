@@ -11,6 +11,7 @@ order there is the alphabetical one, and topics are chosen whose ids are in orde
 import itertools
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -44,15 +45,15 @@ from tests.e2e.cluster_nodes import wait_until
 from tests.e2e.topics import create_topic
 from tests.e2e.wire import Wire, connect, frame
 
-# Never the same on two brokers, or about load and machine.
-IGNORED = frozenset({"throttle_time_ms", "client_host"})
+# About load and machine, and the sentences beside an error code, which each broker words itself.
+IGNORED = frozenset({"throttle_time_ms", "client_host", "error_message"})
 HEARTBEAT, DESCRIBE = ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE
 HEARTBEAT_VERSION = DESCRIBE_VERSION = 1
 TOPICS = {"t1": 4, "t2": 3, "t3": 6}
 CANDIDATES = 9
 TOPIC_TIMEOUT_S = 60.0
 REBALANCE_TIMEOUT_MS = 300_000
-SETTLE_TIMEOUT_S = 30.0
+SETTLE_TIMEOUT_S = 60.0
 MEMBERS = tuple(f"m{number}" for number in range(1, 7))
 STATIC = {"m5": "i5", "m6": "i6"}
 # The slots of a small hash table of Java.
@@ -99,7 +100,7 @@ class Session:
         for made in admin.create_topics(wanted, operation_timeout=30).values():
             made.result(timeout=60)
         for name in itertools.chain(*kinds):
-            wait_until("the topic", lambda name=name: self._look_up(name), TOPIC_TIMEOUT_S)
+            wait_until("the topic", partial(self._look_up, name), TOPIC_TIMEOUT_S)
         found = {name: self._ids.pop(name) for name in itertools.chain(*kinds)}
         self._names.clear()
         for names in itertools.product(*kinds):
@@ -151,15 +152,15 @@ class Session:
     def _note(self, label: str, answer: Any) -> None:
         self.said.append(Said(label, self._plain(answer)))
 
+    def comparable(self) -> list[Said]:
+        """What was said, without what is ignored."""
+        return [Said(said.label, _without_ignored(said.answer)) for said in self.said]
+
     def _plain(self, value: Any, name: str = "") -> Any:
         """Structs become dictionaries, in which lists without an order are sorted."""
         if isinstance(value, Struct):
             fields = (field.name for field in schema_of(type(value)).fields)
-            return {
-                each: self._plain(getattr(value, each), each)
-                for each in fields
-                if each not in IGNORED
-            }
+            return {each: self._plain(getattr(value, each), each) for each in fields}
         if isinstance(value, list):
             return sorted((self._plain(each, name) for each in value), key=repr)
         if isinstance(value, UUID):
@@ -213,10 +214,10 @@ class Session:
             return
         self.epochs[place] = answer.member_epoch
         if answer.assignment is not None:
-            self.owned[place] = {
-                self._names[each.topic_id]: sorted(each.partitions)
-                for each in answer.assignment.topic_partitions
-            }
+            assigned = answer.assignment.topic_partitions
+            owned = {self._names[each.topic_id]: sorted(each.partitions) for each in assigned}
+            # In order, so that what follows from it is the same whatever the answer's order.
+            self.owned[place] = dict(sorted(owned.items()))
 
     def _places(self, owned: Owned) -> list[HeartbeatTopicPartitions]:
         return [
@@ -257,15 +258,25 @@ class Session:
             ConsumerGroupDescribeRequest(group_ids=ids),
         )
 
-    def wait_for_epoch(self, group: str, epoch: int) -> None:
-        """Expressions are evaluated beside the heartbeats, so what follows has to wait."""
-        request = ConsumerGroupDescribeRequest(group_ids=[self.prefix + group])
+    def beat_until_epoch(self, group: str, member: str, epoch: int) -> None:
+        """Expressions are evaluated beside the heartbeats, and changes of topics reach a
+        coordinator later than clients, so the member may have to ask a few times. Only the last
+        answer is noted."""
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self.prefix + group,
+            member_id=member,
+            member_epoch=self.epochs[group, member],
+            topic_partitions=self._places(self.owned.get((group, member), {})),
+        )
+        answers: list[Any] = []
 
         def is_there() -> bool:
-            answer = self._ask(DESCRIBE, DESCRIBE_VERSION, request)
-            return bool(answer.groups[0].group_epoch >= epoch)
+            answers.append(self._ask(HEARTBEAT, HEARTBEAT_VERSION, request))
+            return bool(answers[-1].member_epoch >= epoch)
 
         wait_until(f"epoch {epoch} of {group}", is_there, SETTLE_TIMEOUT_S)
+        self._note(f"beat until epoch {epoch}: {group} {member}", answers[-1])
+        self._remember(group, member, answers[-1])
 
     def commit(
         self, group: str, member: str, epoch: int, topic: str, offsets: dict[int, int]
@@ -331,6 +342,35 @@ class Session:
             return bool(answer.groups[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND)
 
         wait_until("a loaded coordinator", is_loaded, TOPIC_TIMEOUT_S)
+        self._wait_for_topics()
+
+    def _wait_for_topics(self) -> None:
+        """Clients may know a topic before the coordinator does."""
+        group = self.prefix + "g-first"
+        everything = [self._real(name) for name in TOPICS]
+        join = ConsumerGroupHeartbeatRequest(
+            group_id=group,
+            member_id="m1",
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+            subscribed_topic_names=everything,
+            topic_partitions=[],
+        )
+        leave = ConsumerGroupHeartbeatRequest(group_id=group, member_id="m1", member_epoch=-1)
+
+        def are_known() -> bool:
+            answer = self._ask(HEARTBEAT, HEARTBEAT_VERSION, join)
+            self._ask(HEARTBEAT, HEARTBEAT_VERSION, leave)
+            return len(answer.assignment.topic_partitions) == len(everything)
+
+        wait_until("topics at the coordinator", are_known, TOPIC_TIMEOUT_S)
+        deletion = DeleteGroupsRequest(groups_names=[group])
+        self._ask(ApiKey.DELETE_GROUPS, 2, deletion)
+
+
+def _without_ignored(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _without_ignored(v) for k, v in value.items() if k not in IGNORED}
+    return [_without_ignored(each) for each in value] if isinstance(value, list) else value
 
 
 def _is_in_order(topic_ids: list[UUID], *, is_java: bool) -> bool:
@@ -366,6 +406,7 @@ def converse(session: Session, seeds: tuple[int, ...]) -> list[Said]:
         epochs,
         static_members,
         ranges,
+        tied_votes,
         expressions,
         offsets,
         topics_change,
@@ -492,10 +533,25 @@ def ranges(s: Session) -> None:
     s.describe(g)
 
 
+def tied_votes(s: Session) -> None:
+    """Members choose an assignor; what happens if two are chosen equally often."""
+    for g, first, second in (("g-tie-1", "uniform", "range"), ("g-tie-2", "range", "uniform")):
+        s.join(g, "m1", topics=["t1", "t2"], server_assignor=first)
+        s.join(g, "m2", topics=["t1", "t2", "t3"], server_assignor=second)
+        s.describe(g)
+        s.settle(g)
+        s.join(g, "m3", topics=["t3"])
+        s.describe(g)
+        s.settle(g)
+        s.beat(g, "m3", server_assignor=first)
+        s.join(g, "m4", topics=["t3"], server_assignor=second)
+        s.describe(g)
+
+
 def expressions(s: Session) -> None:
     g = "g-regex"
     s.join(g, "m1", regex="@t1|@t2")
-    s.wait_for_epoch(g, 2)
+    s.beat_until_epoch(g, "m1", 2)
     s.settle(g)
     s.describe(g)
     s.join(g, "m2", regex="@t1|@t2")
@@ -546,11 +602,21 @@ def topics_change(s: Session) -> None:
     s.join(g, "m1", topics=["t1", "t4"])
     s.settle(g)
     s.create("t4", 2)
+    s.beat_until_epoch(g, "m1", s.epochs[g, "m1"] + 1)
     s.settle(g)
     s.grow("t4", 5)
+    s.beat_until_epoch(g, "m1", s.epochs[g, "m1"] + 1)
+    s.settle(g)
     s.join(g, "m2", topics=["t4"])
     s.settle(g, 4)
     s.describe(g)
+    s.join("g-nothing", "m1", topics=["nowhere"])
+    s.settle("g-nothing")
+    s.beat("g-nothing", "m1", topics=["t1"])
+    s.settle("g-nothing")
+    s.join("g-none", "m1", topics=[])
+    s.settle("g-none")
+    s.describe("g-nothing", "g-none")
 
 
 def groups_seen_from_outside(s: Session) -> None:

@@ -54,7 +54,7 @@ def test_a_bad_value_is_refused(name: str, text: str, fault: str) -> None:
 
 def test_a_session_has_to_outlast_a_heartbeat() -> None:
     broker = {"group.consumer.min.session.timeout.ms": "1000"}
-    with pytest.raises(Refused, match="must be greater than consumer.heartbeat.interval.ms"):
+    with pytest.raises(Refused, match=r"must be greater than consumer\.heartbeat"):
         check_group_configs("g", {SESSION_TIMEOUT_MS: "5000"}, broker)
 
 

@@ -1,0 +1,58 @@
+"""A long conversation about groups of the new consumer protocol goes as it does with Kafka."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.apache_kafka import apache_kafka
+from tests.e2e.beside_kafka import Brokers
+from tests.e2e.clients.java import missing
+from tests.e2e.consumer_session import Said, Session, converse
+from tests.e2e.processes import Broker
+
+# No member of a slow run is taken as gone.
+SESSION_TIMEOUT_MS = "600000"
+SEEDS = (1, 2, 3, 4)
+STEPS_MIN = 400
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Iterator[Brokers]:
+    if missing():
+        pytest.skip(f"not installed: {', '.join(missing())}")
+    names = ("group.consumer.max.session.timeout.ms", "group.consumer.session.timeout.ms")
+    flags = [flag for name in names for flag in ("--set", f"{name}={SESSION_TIMEOUT_MS}")]
+    ours = Broker(tmp_path / "data", *flags).start()
+    try:
+        # Assignments are made at once and inside the heartbeat, or answers depend on time.
+        with apache_kafka(
+            tmp_path,
+            group_consumer_assignment_interval_ms="0",
+            group_consumer_assignor_offload_enable="false",
+            group_consumer_max_session_timeout_ms=SESSION_TIMEOUT_MS,
+            group_consumer_session_timeout_ms=SESSION_TIMEOUT_MS,
+        ) as theirs:
+            yield Brokers(ours.bootstrap, theirs)
+    finally:
+        ours.close()
+
+
+@pytest.mark.xdist_group("apache-kafka")
+def test_a_scripted_session_has_the_answers_of_kafka(both: Brokers) -> None:
+    theirs = answers(both.kafka, is_java=True)
+    ours = answers(both.penstock, is_java=False)
+    assert len(theirs) > STEPS_MIN
+    for number, (said, expected) in enumerate(zip(ours, theirs, strict=False)):
+        # What follows the first difference is only its consequence.
+        assert said == expected, f"step {number}: {expected.label}"
+    assert len(ours) == len(theirs)
+
+
+def answers(bootstrap: str, *, is_java: bool) -> list[Said]:
+    session = Session(bootstrap, "p-", is_java=is_java)
+    try:
+        converse(session, SEEDS)
+    finally:
+        session.close()
+    return session.comparable()
