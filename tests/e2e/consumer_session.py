@@ -15,7 +15,11 @@ from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    NewPartitions,
+    NewTopic,
+)
 
 from penstock.protocol.kafka.api_keys import ApiKey
 from penstock.protocol.kafka.error_codes import ErrorCode

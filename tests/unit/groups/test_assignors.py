@@ -16,12 +16,14 @@ from penstock.groups.assignors import (
     ENTRY_POINTS,
     Assignment,
     AssignmentSpec,
+    GuardedAssignor,
     MemberSubscription,
     load_assignor,
     load_assignors,
 )
 from penstock.model.errors import Explained, Reason, Refused
 from penstock.model.ids import MemberId
+from tests.documents import ROOT, Document
 
 TOPICS = [UUID(int=number) for number in range(1, 6)]
 # The promise is 50 ms of the loop; a shared machine gets some room.
@@ -289,3 +291,19 @@ def test_a_wrong_assignment_is_refused(
     with pytest.raises(Refused, match=complaint) as caught:
         load_assignor("first").assign(spec)
     assert caught.value.reason is Reason.UNKNOWN_SERVER_ERROR
+
+
+def test_the_assignor_of_the_how_to_page_does_what_the_page_says() -> None:
+    page = Document(ROOT / "docs" / "how-to" / "write-an-assignor.md")
+    (block,) = page.blocks("python")
+    module: dict[str, Any] = {}
+    exec(block.text, module)
+    standby = GuardedAssignor("standby", module["Standby"]().assign)
+    wanted = dict.fromkeys(("a", "b"), frozenset(TOPICS[:2]))
+    partitions = {TOPICS[0]: 2, TOPICS[1]: 1}
+    first = standby.assign(spec_of(wanted, partitions))
+    assert loads(first) == [3, 0]
+    assert standby.assign(spec_of({**wanted, "0": frozenset(TOPICS[:2])}, partitions, first)) == {
+        **first,
+        "0": {},
+    }
