@@ -2,7 +2,7 @@
 broker assigns (KIP-848). From version 1 on each member says which protocol it speaks.
 
 A group of the classic protocol is not found here. What a member has still to give up is part of its
-assignment. Whoever asks for the operations it may do is told all of them.
+assignment. A client that asks for the operations it may do gets all of them.
 """
 
 from collections.abc import Mapping
