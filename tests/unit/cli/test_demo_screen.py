@@ -298,7 +298,8 @@ def test_the_report_of_spark_says_what_is_not_timed() -> None:
     assert "sensor-01  00:00:00 to 00:00:01       104    12.35  -11.50    13.00" in text
     assert "32 readings in the table: 0 missing, 0 twice" in text
     assert "2 timed from sensor to controller: p50 0.9 s, p99 1.5 s" in text
-    assert "1 on readings from the first 14 s, before Spark was warm, are not timed" in text
+    assert "1 on readings from before Spark was warm (14 s) are not timed" in text
+    assert max(map(len, text.splitlines())) <= 80
     assert "Every reading is in the table exactly once" in text
 
 

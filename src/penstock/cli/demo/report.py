@@ -186,8 +186,8 @@ def _pipeline_lines(summary: PipelineSummary) -> list[str]:
         f"Alerts      {summary.alerts_expected:,}: {summary.alerts_wrong:,} missing or wrong; "
         f"{heard}",
         f"            {_latency_text(summary)}",
-        f"            {summary.alerts_left_out:,} on readings from the first "
-        f"{summary.warm_after_s:.0f} s, before Spark was warm, are not timed",
+        f"            {summary.alerts_left_out:,} on readings from before Spark was warm "
+        f"({summary.warm_after_s:.0f} s) are not timed",
     ]
     if summary.spark_starts > 1:
         lines.append("Spark       started twice, because the machine was too busy at first")
@@ -207,7 +207,7 @@ def _checked(summary: Summary) -> str:
     if summary.pipeline is None:
         return said
     return (
-        f"{said} Every reading is in the table exactly once, and all windows and alerts are those "
+        f"{said}\nEvery reading is in the table exactly once, and all windows and alerts are those\n"
         f"that plain Python computes."
     )
 
