@@ -207,7 +207,8 @@ def _checked(summary: Summary) -> str:
     if summary.pipeline is None:
         return said
     return (
-        f"{said}\nEvery reading is in the table exactly once, and all windows and alerts are those\n"
+        f"{said}\n"
+        f"Every reading is in the table exactly once, and all windows and alerts are those\n"
         f"that plain Python computes."
     )
 
