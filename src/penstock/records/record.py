@@ -1,6 +1,9 @@
 """One message as a user sees it."""
 
 from dataclasses import dataclass
+from typing import TypeAlias
+
+Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -9,4 +12,4 @@ class Record:
     timestamp_ms: int = -1
     key: bytes | None = None
     value: bytes | None = None
-    headers: tuple[tuple[str, bytes | None], ...] = ()
+    headers: Headers = ()

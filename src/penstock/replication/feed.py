@@ -94,6 +94,16 @@ class Feed(Generic[S, R]):
             self._waiting.append((offset, done))
             await done
 
+    async def record_at(self, offset: Offset) -> Record | None:
+        """What was committed there, as the log holds it, before `applied`; None if it is gone from
+        the log, because a snapshot replaced it or it was compacted."""
+        if not self.replica.log_start_offset <= offset < self.replica.high_watermark:
+            return None
+        # One batch is enough.
+        found = await self._read(offset, 1)
+        records = found[0] if found is not None else []
+        return next((record for record in records if record.offset == offset), None)
+
     async def close(self) -> None:
         """Writes a last snapshot, so that the next start replays nothing."""
         if self._watch is not None:
@@ -143,20 +153,24 @@ class Feed(Generic[S, R]):
         if self.applied < self.replica.log_start_offset:
             # A snapshot of the leader replaced the log: what came before it is not known here.
             await self._restore()
-        found = self.replica.read_committed(self.applied, REPLAY_BYTES)
+        found = await self._read(self.applied, REPLAY_BYTES)
         if found is None:
             return False
+        records, offset = found
+        self._apply([self._codec.decode(record.key, record.value) for record in records], offset)
+        return True
+
+    async def _read(self, offset: Offset, bytes_max: int) -> tuple[list[Record], Offset] | None:
+        found = self.replica.read_committed(offset, bytes_max)
+        if found is None:
+            return None
         loop = asyncio.get_running_loop()
         try:
-            records, offset = await loop.run_in_executor(
-                self._executor, _decode, found.read, self.applied
-            )
+            return await loop.run_in_executor(self._executor, _decode, found.read, offset)
         except (OSError, CorruptBatch) as error:
             raise self._unreadable(error) from error
         finally:
             found.release()
-        self._apply([self._codec.decode(record.key, record.value) for record in records], offset)
-        return True
 
     def _apply(self, records: Sequence[R], offset: Offset) -> None:
         for record in records:

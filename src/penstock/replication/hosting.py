@@ -20,7 +20,7 @@ from penstock.model.clock import Clock
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import Offset
 from penstock.records.batch import CorruptBatch, build_batch
-from penstock.records.record import Record
+from penstock.records.record import Headers, Record
 from penstock.replication.commit import Commit, report_bug
 from penstock.replication.feed import Feed
 from penstock.replication.replay import decode_committed
@@ -104,13 +104,16 @@ class Host(Generic[S, R]):
         while not self._is_ready:
             await self._wait_until_ready()
 
-    def submit(self, records: Sequence[R]) -> asyncio.Future[None]:
-        """Applies the records now; the future resolves once they and all before are committed."""
+    def submit(self, records: Sequence[R], headers: Headers = ()) -> asyncio.Future[None]:
+        """Applies the records now; the future resolves once they and all before are committed.
+
+        Each of them carries the `headers` in the log, where a feed can find them.
+        """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
             if not self._is_ready:
                 self._refuse_unready()
-            self._append(records)
+            self._append(records, headers)
         except Refused as refused:
             done.set_exception(refused)
             return done
@@ -156,7 +159,7 @@ class Host(Generic[S, R]):
             await self.write_snapshot()
         self._is_ready = False
 
-    def _append(self, records: Sequence[R]) -> None:
+    def _append(self, records: Sequence[R], headers: Headers) -> None:
         """Appends first and applies then, so that a refused append leaves no trace."""
         if not records:
             return
@@ -164,7 +167,7 @@ class Host(Generic[S, R]):
         encoded = (self._codec.encode(record) for record in records)
         batch = build_batch(
             [
-                Record(offset=index, timestamp_ms=now_ms, key=key, value=value, headers=())
+                Record(offset=index, timestamp_ms=now_ms, key=key, value=value, headers=headers)
                 for index, (key, value) in enumerate(encoded)
             ]
         )

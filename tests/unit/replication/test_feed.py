@@ -118,6 +118,40 @@ async def test_compaction_waits_for_the_feed_so_that_no_deleted_name_comes_back(
         assert feed.state.numbers == {"filler": 99}
 
 
+async def test_a_feed_finds_what_was_committed_at_an_offset_with_its_headers(
+    tmp_path: Path,
+) -> None:
+    """None where the log holds nothing any more, or not yet."""
+    async with running(tmp_path) as node:
+        replica = await node.replica(COMPACTED)
+        feed = feed_on(node, replica)
+        host = host_on(node, replica, feed)
+        await feed.load()
+        await host.load()
+        mark = (("mark", b"1"),)
+        await host.submit([("a", 1), ("b", 2)], mark)
+        await host.submit([("a", 3)])
+        for number in range(100):
+            await host.submit([("filler", number)])
+        await feed.wait_for(Offset(103))
+        found = [await feed.record_at(Offset(offset)) for offset in range(3)]
+        assert [each and (each.offset, each.key, each.headers) for each in found] == [
+            (0, b"a", mark),
+            (1, b"b", mark),
+            (2, b"a", ()),
+        ]
+        assert await feed.record_at(Offset(103)) is None
+        node.clock.ms += 5 * 24 * 3600 * 1000
+        await replica.maintain(node.clock.ms)
+        assert await feed.record_at(Offset(0)) is None, "it is compacted"
+        found_later = await feed.record_at(Offset(1))
+        assert found_later is not None
+        assert found_later.headers == mark
+        await replica.delete_records(50)
+        assert await feed.record_at(Offset(1)) is None, "it is before the log's start"
+        await host.close()
+
+
 @pytest.mark.parametrize("has_feeds", [True, False])
 async def test_a_host_follows_leadership_and_finds_everything_again(
     tmp_path: Path, has_feeds: bool
