@@ -250,14 +250,13 @@ class Topics:
         and they will be."""
         if validate_only:
             outcomes, _ = await self._cluster.grow_topics(wanted, validate_only=True)
-            return outcomes
+            return _topics_of(outcomes)
         return await asyncio.shield(self._start(self._grow(wanted, self._deadline(wait_s))))
 
     async def _grow(self, wanted: Sequence[Growth], deadline: float) -> dict[str, Outcome]:
-        grown: dict[str, Grown] = {}
-        outcomes, offset = await self._cluster.grow_topics(wanted, grown=grown)
-        first = {name: each.first for name, each in grown.items()}
-        return await self._made_everywhere(outcomes, first, offset, deadline)
+        outcomes, offset = await self._cluster.grow_topics(wanted)
+        first = {name: each.first for name, each in outcomes.items() if isinstance(each, Grown)}
+        return await self._made_everywhere(_topics_of(outcomes), first, offset, deadline)
 
     # Waiting until a change is carried out
 
@@ -358,3 +357,9 @@ class Topics:
 
     async def _in_worker(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+
+def _topics_of(outcomes: Mapping[str, Grown | Refused]) -> dict[str, Outcome]:
+    return {
+        name: each.topic if isinstance(each, Grown) else each for name, each in outcomes.items()
+    }

@@ -39,7 +39,7 @@ def decide_removal(
 ) -> tuple[list[ClusterRecord], None]:
     if broker not in state.brokers:
         if broker in state.removed_brokers:
-            # An earlier try of the same request may have done it.
+            # A client that got no answer asks again, and should hear that it is done.
             return [], None
         detail = f"Broker {broker} is not registered."
         raise Refused(Reason.BROKER_ID_NOT_REGISTERED, detail)

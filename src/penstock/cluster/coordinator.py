@@ -7,15 +7,7 @@ goes on to its end even if the caller is gone. How a change finds its way to the
 """
 
 import asyncio
-from collections.abc import (
-    Callable,
-    Collection,
-    Coroutine,
-    Iterable,
-    Mapping,
-    MutableMapping,
-    Sequence,
-)
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -115,6 +107,7 @@ class Cluster:
             exchange=exchange,
             broker_id=broker_id,
             clock=clock,
+            new_uuid=new_uuid,
             random_below=random_below,
         )
         self._registration = Registration(
@@ -269,52 +262,29 @@ class Cluster:
         abandoned: Collection[TopicId] = (),
         validate_only: bool = False,
     ) -> Decided[dict[str, Outcome]]:
-        tried: set[TopicId] = set()
-
-        def new_topic_id() -> TopicId:
-            # Never the same twice, not even for a second try: someone may have deleted the first.
-            topic_id = TopicId(self._new_uuid())
-            tried.add(topic_id)
-            return topic_id
-
         def decision(state: ClusterState) -> tuple[Sequence[ClusterRecord], dict[str, Outcome]]:
-            records, outcomes = decide_creation(
-                state,
-                wanted,
-                self._rules(new_topic_id),
-                abandoned=abandoned,
-                tried=frozenset(tried),
-            )
+            records, outcomes = decide_creation(state, wanted, self._rules(), abandoned=abandoned)
             return ([] if validate_only else records), outcomes
 
         return await self._decide(decision)
 
     async def grow_topics(
-        self,
-        wanted: Sequence[Growth],
-        *,
-        grown: dict[str, Grown] | None = None,
-        validate_only: bool = False,
-    ) -> Decided[dict[str, Outcome]]:
-        """`grown`, if given, gets what was wanted of each topic, by name."""
-        tried: dict[str, tuple[Grown, ...]] = {}
-
-        def decision(state: ClusterState) -> tuple[Sequence[ClusterRecord], dict[str, Outcome]]:
-            records, outcomes = decide_growth(state, wanted, self._rules(), tried)
+        self, wanted: Sequence[Growth], *, validate_only: bool = False
+    ) -> Decided[dict[str, Grown | Refused]]:
+        def decision(
+            state: ClusterState,
+        ) -> tuple[Sequence[ClusterRecord], dict[str, Grown | Refused]]:
+            records, outcomes = decide_growth(state, wanted, self._rules())
             return ([] if validate_only else records), outcomes
 
-        decided = await self._decide(decision, tried)
-        if grown is not None:
-            grown.update({name: tries[-1] for name, tries in tried.items()})
-        return decided
+        return await self._decide(decision)
 
     async def withdraw(self, unmade: Sequence[tuple[Topic, int]]) -> None:
         """Takes topics back, from the given partition on, that could not be made."""
         await self._decide(lambda state: decide_withdrawal(state, unmade))
 
     async def delete_topics(self, chosen: Sequence[TopicName | TopicId]) -> Decided[list[Outcome]]:
-        tried: dict[TopicName | TopicId, Topic] = {}
-        return await self._decide(lambda state: decide_deletion(state, chosen, tried), tried)
+        return await self._decide(lambda state: decide_deletion(state, chosen))
 
     async def move(self, move: Move) -> Offset:
         _, end = await self._decide(lambda state: decide_move(state, move))
@@ -388,10 +358,8 @@ class Cluster:
         """Returns when this node knows all that was committed when this was called."""
         await self._shielded(self._decider.read_barrier())
 
-    async def _decide(
-        self, decision: Decision[T], tried: MutableMapping[Any, Any] | None = None
-    ) -> Decided[T]:
-        return await self._shielded(self._decider.decide(decision, tried))
+    async def _decide(self, decision: Decision[T]) -> Decided[T]:
+        return await self._shielded(self._decider.decide(decision))
 
     async def _shielded(self, work: Coroutine[Any, Any, T]) -> T:
         task = asyncio.get_running_loop().create_task(work)
@@ -422,12 +390,12 @@ class Cluster:
         for listener in self._listeners:
             listener(change)
 
-    def _rules(self, new_topic_id: Callable[[], TopicId] | None = None) -> Rules:
+    def _rules(self) -> Rules:
         return Rules(
             partitions_default=self.int_setting("num.partitions"),
             replication_factor_default=self.int_setting("default.replication.factor"),
             internal_factor_default=self.int_setting("offsets.topic.replication.factor"),
             broker_settings=self._published.broker_settings,
             alive=frozenset(self.alive_brokers()),
-            new_topic_id=new_topic_id or (lambda: TopicId(self._new_uuid())),
+            new_topic_id=lambda: TopicId(self._new_uuid()),
         )

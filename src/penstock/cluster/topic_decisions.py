@@ -1,12 +1,11 @@
 """Decides what happens to topics: each function reads the state and says which records to append.
 
 Nothing here changes the state. A refusal of one topic is a value, so that the other topics of the
-same request go on. A decision may be taken again when nobody knows what became of the first one:
-what it then finds as it wanted it, by its own earlier doing, counts as done.
+same request go on.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
@@ -84,12 +83,10 @@ def decide_creation(
     rules: Rules,
     *,
     abandoned: Collection[TopicId] = (),
-    tried: Collection[TopicId] = (),
 ) -> tuple[list[ClusterRecord], dict[str, Outcome]]:
     """One outcome per distinct name, in the order of the request.
 
     `abandoned` are topics whose creation failed and could not be taken back: they make room.
-    `tried` are ids that earlier tries of this request gave out.
     """
     times = Counter(new.name for new in wanted)
     taken = _Taken(state, rules, abandoned)
@@ -98,10 +95,6 @@ def decide_creation(
     for new in wanted:
         if times[new.name] > 1:
             outcomes[new.name] = Refused(Reason.INVALID_REQUEST, "Duplicate topic name.")
-            continue
-        existing = state.topic(new.name)
-        if existing is not None and existing.topic_id in tried:
-            outcomes[new.name] = existing
             continue
         try:
             topic = _new_topic(new, rules, taken)
@@ -277,44 +270,22 @@ def _fault_of_assignment(
 
 
 def decide_growth(
-    state: ClusterState,
-    wanted: Sequence[Growth],
-    rules: Rules,
-    tried: MutableMapping[str, tuple[Grown, ...]],
-) -> tuple[list[ClusterRecord], dict[str, Outcome]]:
-    """`tried` holds, by name, what tries of this request wanted, and is kept up: the last is what
-    comes about. Each try may have chosen other places, and any of them may be the one that did."""
+    state: ClusterState, wanted: Sequence[Growth], rules: Rules
+) -> tuple[list[ClusterRecord], dict[str, Grown | Refused]]:
     times = Counter(growth.name for growth in wanted)
     taken = _Taken(state, rules)
-    outcomes: dict[str, Outcome] = {}
+    outcomes: dict[str, Grown | Refused] = {}
     records: list[ClusterRecord] = []
     for growth in wanted:
-        before = tried.get(growth.name, ())
-        done = next((each for each in before if _is_grown(state, each)), None)
-        if done is not None:
-            tried[growth.name] = _with_last(before, done)
-            outcomes[growth.name] = state.topics[done.topic.topic_id]
-            continue
         try:
             if times[growth.name] > 1:
                 raise Refused(Reason.INVALID_REQUEST, "Duplicate topic name.")
             grown = _grown(state, growth, taken)
-            tried[growth.name] = _with_last(before, grown)
-            outcomes[growth.name] = grown.topic
+            outcomes[growth.name] = grown
             records.append(TopicStored(topic=grown.topic))
         except Refused as refused:
             outcomes[growth.name] = refused
     return records, outcomes
-
-
-def _with_last(before: tuple[Grown, ...], last: Grown) -> tuple[Grown, ...]:
-    return (*(each for each in before if each != last), last)
-
-
-def _is_grown(state: ClusterState, grown: Grown) -> bool:
-    wanted = grown.topic
-    now = state.topics.get(wanted.topic_id)
-    return now is not None and now.assignments[: wanted.partitions] == wanted.assignments
 
 
 def _grown(state: ClusterState, growth: Growth, taken: _Taken) -> Grown:
@@ -379,29 +350,19 @@ def decide_withdrawal(
 
 
 def decide_deletion(
-    state: ClusterState,
-    chosen: Sequence[TopicName | TopicId],
-    tried: MutableMapping[TopicName | TopicId, Topic],
+    state: ClusterState, chosen: Sequence[TopicName | TopicId]
 ) -> tuple[list[ClusterRecord], list[Outcome]]:
-    """One outcome per choice, in order; a choice is a name or an id, and none may come twice.
-
-    `tried` holds what earlier tries of this request wanted to delete, and is kept up.
-    """
+    """One outcome per choice, in order; a choice is a name or an id, and none may come twice."""
     outcomes: list[Outcome] = []
     # Keyed by id, in the order of the request.
     doomed: dict[TopicId, None] = {}
     for choice in chosen:
-        before = tried.get(choice)
-        if before is not None and before.topic_id not in state.topics:
-            outcomes.append(before)
-            continue
         try:
             topic = _deletable(state, choice)
             if topic.topic_id in doomed:
                 detail = f"Topic '{topic.name}' was chosen by its name and by its id."
                 raise Refused(Reason.INVALID_REQUEST, detail)
             doomed[topic.topic_id] = None
-            tried[choice] = topic
             outcomes.append(topic)
         except Refused as refused:
             outcomes.append(refused)

@@ -36,13 +36,9 @@ def topics(state: Hashable, call: Hashable) -> tuple[Hashable, Hashable]:
             return (OK, partitions) if state == 0 else (Reason.TOPIC_ALREADY_EXISTS, state)
         case "delete":
             return (OK, 0) if state else (Reason.UNKNOWN_TOPIC_OR_PARTITION, 0)
-        case "delete too":
-            return OK, 0
-        case "grow too" if state == partitions:
-            return OK, state
-        case "grow" | "grow too" if state == 0:
+        case "grow" if state == 0:
             return Reason.UNKNOWN_TOPIC_OR_PARTITION, 0
-        case "grow" | "grow too":
+        case "grow":
             return (OK, partitions) if partitions > state else (Reason.INVALID_PARTITIONS, state)
         case _:
             return state, state
@@ -51,56 +47,6 @@ def topics(state: Hashable, call: Hashable) -> tuple[Hashable, Hashable]:
 def only_looks(_: Hashable, result: Hashable) -> bool:
     """A read, and a change that was refused for what it found."""
     return result not in (OK, UNKNOWN)
-
-
-def excused(history: Sequence[Operation]) -> list[Operation]:
-    """What a change can't know about itself when its first try got no answer.
-
-    Of two equal changes at the same time both may say that they did it: the next try of a deletion
-    or a growth finds what it wanted and can't tell whose doing that was. And a creation that is
-    refused may have happened before, if what it made was deleted and made again meanwhile; one that
-    is not refused may have happened twice, if what it made was deleted before its next try.
-    """
-    repeated = [_repetition(done) for done in history if _may_be_repeated(done, history)]
-    return [*(_excused(done, history) for done in history), *repeated]
-
-
-def _may_be_repeated(done: Operation, history: Sequence[Operation]) -> bool:
-    kind, _, _ = _parts(done)
-    return (
-        kind == "create"
-        and done.result in (OK, UNKNOWN)
-        and any(_parts(other)[0] == "delete" and _overlap(done, other) for other in history)
-    )
-
-
-def _repetition(done: Operation) -> Operation:
-    """Within the time of the creation, or not at all."""
-    return done._replace(result=UNKNOWN)
-
-
-def _overlap(one: Operation, other: Operation) -> bool:
-    return other.called <= one.returned and one.called <= other.returned
-
-
-def _excused(done: Operation, history: Sequence[Operation]) -> Operation:
-    kind, name, partitions = _parts(done)
-    for other in history:
-        other_kind, _, other_partitions = _parts(other)
-        if other is done or not _overlap(done, other):
-            continue
-        is_equal = other_kind == kind and (kind == "delete" or other_partitions == partitions)
-        if done.result == OK and kind in ("delete", "grow") and is_equal:
-            return done._replace(call=(f"{kind} too", name, partitions))
-        if done.result != OK and kind in ("create", "grow") and other_kind == "delete":
-            return done._replace(result=UNKNOWN)
-    return done
-
-
-def _parts(done: Operation) -> Call:
-    assert isinstance(done.call, tuple)
-    kind, name, partitions = done.call
-    return kind, name, partitions
 
 
 class Administrator:

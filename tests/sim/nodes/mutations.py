@@ -4,15 +4,15 @@ The docstring of each says which rule it breaks.
 """
 
 import asyncio
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from penstock.broker.local_replicas import LocalReplicas
 from penstock.broker.readers import Reader, Wanted
-from penstock.cluster import deciding
 from penstock.cluster.deciding import Decider
 from penstock.cluster.registration import Registration
 from penstock.cluster.topic import Topic
@@ -27,6 +27,7 @@ from penstock.model.errors import Reason, Refused
 from penstock.model.file_ranges import FileRange
 from penstock.model.ids import BrokerId, GroupId, MemberId, Offset
 from penstock.raft.leader import Leader
+from penstock.records.record import Headers
 from penstock.replication import state_files
 from penstock.replication.commit import Commit
 from penstock.replication.feed import Feed
@@ -48,39 +49,49 @@ mutation = ALL.add
 # Metadata
 
 
-@mutation("the controller appends what was decided on an old copy", (Decider, "_append_for"))
-async def appends_stale_decisions(self: Decider, _: BrokerId, payload: bytes) -> bytes:
+@mutation("the controller appends what was decided on an old copy", (Decider, "_append"))
+async def appends_stale_decisions(
+    self: Decider, _: Offset, records: Sequence[Any], try_id: UUID | None
+) -> tuple[Offset, bool]:
     """A decision holds only for the state that it was taken on."""
-    _, records = deciding._decode_request(payload)
-    return deciding._encode_answer(await self._commit(records), is_done=True)
+    self._check_controller()
+    return await self._commit(records, try_id), True
 
 
 _decide = Decider.decide
 
 
 @mutation("a node refuses by its own copy, however old it is", (Decider, "decide"))
-async def refuses_by_old_copy(
-    self: Decider, decision: Any, tried: MutableMapping[Any, Any] | None = None
-) -> Any:
+async def refuses_by_old_copy(self: Decider, decision: Any) -> Any:
     """An answer that changes nothing is one about the present state too."""
-    notes = {} if tried is None else tried
-    before = dict(notes)
     records, answer = decision(self._feed.state)
     if not records:
         return answer, self._feed.applied
-    notes.clear()
-    notes.update(before)
-    return await _decide(self, decision, tried)
+    return await _decide(self, decision)
+
+
+@mutation("a change without an answer is decided again", (Decider, "_is_committed"))
+async def decides_again(_: Decider, __: Any) -> bool:
+    """It may have been made, and one request takes effect once."""
+    return False
+
+
+@mutation("whatever lies where a change was to go is taken for it", (Decider, "_is_committed"))
+async def takes_others_for_own(self: Decider, decided: Any) -> bool:
+    """Somebody else may have been the first to append there."""
+    return self._feed.applied > decided.offset
 
 
 @mutation("a hosted state answers before its records are committed", (Host, "submit"))
-def answers_before_commit(self: Host[Any, Any], records: Sequence[Any]) -> asyncio.Future[None]:
+def answers_before_commit(
+    self: Host[Any, Any], records: Sequence[Any], headers: Headers = ()
+) -> asyncio.Future[None]:
     """What was answered is never taken back."""
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     try:
         if not self._is_ready:
             self._refuse_unready()
-        self._append(records)
+        self._append(records, headers)
         done.set_result(None)
     except Refused as refused:
         done.set_exception(refused)

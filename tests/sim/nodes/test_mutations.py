@@ -12,6 +12,7 @@ import pytest
 from tests.sim.mutation import Mutation, hunt
 from tests.sim.nodes import (
     test_bit_rot,
+    test_changes_without_answer,
     test_cut_off_coordinators,
     test_cut_off_leaders,
     test_followers,
@@ -27,6 +28,7 @@ KNOWN_SEEDS = {
     "a leader sends consumers to followers that lag": 77,
     "a leader commits what its own disk lacks": 54,
     "a new leader tells too early where a term ended": 92,
+    "whatever lies where a change was to go is taken for it": 17,
 }
 
 
@@ -38,6 +40,9 @@ def _bad_snapshots() -> None:
 
 
 DIRECTED: dict[str, Callable[[], None]] = {
+    "a change without an answer is decided again": (
+        test_changes_without_answer.test_a_growth_whose_answer_is_lost_happens_once
+    ),
     # A snapshot is used only after a clean stop, and few of its bits matter.
     "a snapshot is believed without its checksum": _bad_snapshots,
     "a coordinator says alone that something is not there": (

@@ -5,7 +5,7 @@ exchange to the other nodes; commits can be delayed, refused, or their answers l
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +19,7 @@ from penstock.cluster.state import ClusterState
 from penstock.model.endpoint import Endpoint
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import BrokerId, DirectoryId, Offset, PartitionId, ReplicaId, Term
+from penstock.records.record import Headers, Record
 from penstock.replication.leaders import LeaderInfo, LeaderTable
 
 Stored = tuple[bytes | None, bytes | None]
@@ -48,6 +49,11 @@ class Group:
         self.is_disk_full = False
         # While set, appends are applied but nothing is committed.
         self.held: asyncio.Event | None = None
+        # Whether the next leader has what the last one could not commit any more.
+        self.keeps_uncommitted = False
+        # Nothing before it is in the log of any node.
+        self.log_start = 0
+        self._headers: dict[int, Headers] = {}
 
     def elect(self, leader: int | None) -> None:
         self.leader = None if leader is None else BrokerId(leader)
@@ -60,11 +66,20 @@ class Group:
                 node.exchange.leaders.learn(METADATA_KEY, info)
             self.nodes[self.leader].host.became_ready()
 
-    def commit(self, records: Iterable[ClusterRecord]) -> None:
+    def commit(self, records: Sequence[ClusterRecord], headers: Headers = ()) -> None:
+        first = len(self.log)
+        self._headers.update({first + index: headers for index in range(len(records))})
         self.log += [self.codec.encode(record) for record in records]
         self.commits += 1
         for node in self.nodes.values():
             node.feed.follow()
+
+    def record_at(self, offset: int) -> Record | None:
+        if offset < self.log_start:
+            return None
+        key, value = self.log[offset]
+        headers = self._headers.get(offset, ())
+        return Record(offset=offset, key=key, value=value, headers=headers)
 
 
 class FakeFeed:
@@ -89,6 +104,9 @@ class FakeFeed:
             done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append((offset, done))
             await done
+
+    async def record_at(self, offset: int) -> Record | None:
+        return self._group.record_at(offset)
 
     def follow(self) -> None:
         if not self.is_lagging and self.applied < len(self._group.log):
@@ -170,17 +188,28 @@ class FakeHost:
         for key, value in self._node.group.log:
             self.state.apply(self._node.group.codec.decode(key, value))
 
-    def submit(self, records: Sequence[ClusterRecord]) -> "asyncio.Future[None]":
+    def submit(
+        self, records: Sequence[ClusterRecord], headers: Headers = ()
+    ) -> "asyncio.Future[None]":
         before = self._tail
         for record in records:
             self.state.apply(record)
         self.replica.uncommitted += len(records)
         term = self._node.group.term
-        self._tail = asyncio.ensure_future(self._commit(before, list(records), term))
+        self._tail = asyncio.ensure_future(self._commit(before, list(records), headers, term))
         return self._tail
 
+    async def idle(self) -> None:
+        """Returns when all that was submitted is committed, or never will be."""
+        if self._tail is not None:
+            await asyncio.wait([self._tail])
+
     async def _commit(
-        self, before: "asyncio.Future[None] | None", records: list[ClusterRecord], term: int
+        self,
+        before: "asyncio.Future[None] | None",
+        records: list[ClusterRecord],
+        headers: Headers,
+        term: int,
     ) -> None:
         group = self._node.group
         if before is not None:
@@ -192,10 +221,12 @@ class FakeHost:
             self.reload()
             raise Refused(Reason.STORAGE_ERROR, "no space left on device")
         if group.term != term:
+            if group.keeps_uncommitted:
+                group.commit(records, headers)
             raise Refused(Reason.NOT_LEADER_OR_FOLLOWER)
         self.replica.uncommitted -= len(records)
         if records:
-            group.commit(records)
+            group.commit(records, headers)
 
 
 class FakeExchange:

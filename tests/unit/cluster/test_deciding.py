@@ -4,19 +4,26 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from itertools import count
+from uuid import UUID
 
 import pytest
 
 from penstock.cluster import deciding
-from penstock.cluster.config_decisions import BrokerResource
+from penstock.cluster.config_decisions import BrokerResource, Edit, Operation, TopicResource
 from penstock.cluster.deciding import APPEND
 from penstock.cluster.metadata_group import METADATA_KEY
-from penstock.cluster.records import BrokerStored, TopicRemoved, broker_to_json
+from penstock.cluster.records import (
+    BrokerStored,
+    ClusterRecord,
+    TopicRemoved,
+    TopicStored,
+    broker_to_json,
+)
 from penstock.cluster.registration import REGISTER
-from penstock.cluster.topic import Topic
-from penstock.cluster.topic_decisions import Growth, NewTopic
+from penstock.cluster.topic import Assignment, Topic
+from penstock.cluster.topic_decisions import Grown, Growth, NewTopic
 from penstock.model.errors import Reason, Refused
-from penstock.model.ids import BrokerId, Term, TopicName
+from penstock.model.ids import BrokerId, Term, TopicId, TopicName
 from penstock.replication.leaders import LeaderInfo
 from tests.unit.cluster.fakes import FakeNode, Group, broker, start_node
 
@@ -36,16 +43,47 @@ def new(name: str, partitions: int = 1) -> NewTopic:
     return NewTopic(name=name, partitions=partitions, configs={})
 
 
-def lose_answers(node: FakeNode, times: int, *, after: int = 0) -> None:
-    """The next calls of this node, but for the first few, do their work, and their answers get
-    lost."""
-    number = count()
+def lose_answers(node: FakeNode, times: int, then: Callable[[], None] = lambda: None) -> None:
+    """The next calls of this node do their work, and their answers get lost; `then` something
+    happens before it asks again."""
+    number = count(1)
 
     def lose(method: str) -> None:
-        if method == APPEND and after <= next(number) < after + times:
+        if method != APPEND:
+            return
+        lost = next(number)
+        if lost == times:
+            then()
+        if lost <= times:
             raise Refused(Reason.REQUEST_TIMED_OUT, "the connection broke")
 
     node.exchange.on_answer = lose
+
+
+def commit(group: Group, *records: ClusterRecord) -> None:
+    """Somebody else changes the metadata."""
+    group.commit(records)
+    for node in group.nodes.values():
+        node.host.reload()
+
+
+def stored(group: Group, name: str, partitions: int = 1) -> TopicStored:
+    """A topic as somebody else makes it."""
+    assignments = (Assignment((BrokerId(0),), (broker(0).replica_id,)),) * partitions
+    topic = Topic(
+        name=TopicName(name),
+        topic_id=TopicId(UUID(int=len(group.log) + 1)),
+        assignments=assignments,
+        configs={},
+        internal=False,
+    )
+    return TopicStored(topic=topic)
+
+
+def topic_of(node: FakeNode, name: str) -> Topic:
+    topic = node.cluster.topic(name)
+    assert topic is not None
+    return topic
 
 
 def names(node: FakeNode) -> list[str]:
@@ -97,11 +135,11 @@ def test_a_lost_answer_is_no_refusal() -> None:
         lose_answers(nodes[1], 1)
         outcomes, _ = await cluster.create_topics([new("t", 2)])
         assert isinstance(outcomes["t"], Topic)
-        # The first answer only says how far the metadata is.
-        lose_answers(nodes[1], 1, after=1)
-        outcomes, _ = await cluster.grow_topics([Growth(name="t", partitions=5)])
-        assert isinstance(outcomes["t"], Topic)
-        lose_answers(nodes[1], 1, after=1)
+        lose_answers(nodes[1], 1)
+        grown, _ = await cluster.grow_topics([Growth(name="t", partitions=5)])
+        assert isinstance(grown["t"], Grown)
+        assert grown["t"].first == 2
+        lose_answers(nodes[1], 1)
         deleted, _ = await cluster.delete_topics([TopicName("t")])
         assert isinstance(deleted[0], Topic)
         assert names(nodes[0]) == []
@@ -134,27 +172,197 @@ def test_a_deletion_on_a_node_that_is_behind_deletes_the_topic_of_today(lost: in
     run(test)
 
 
-def test_a_second_try_never_uses_an_id_again() -> None:
-    """Someone deleted the topic between the lost answer and the second try."""
-
+def test_a_creation_happens_once_even_if_its_topic_is_deleted_before_it_asks_again() -> None:
     async def test(group: Group, nodes: Nodes) -> None:
-        ids: list[object] = []
+        made: list[TopicId] = []
 
-        def delete_and_lose(method: str) -> None:
-            nodes[1].exchange.on_answer = lambda method: None
-            topic = nodes[0].cluster.topic("t")
-            assert topic is not None
-            ids.append(topic.topic_id)
-            group.commit([TopicRemoved(topic_id=topic.topic_id)])
-            nodes[0].host.reload()
-            raise Refused(Reason.REQUEST_TIMED_OUT, "the connection broke")
+        def delete() -> None:
+            made.append(topic_of(nodes[0], "t").topic_id)
+            commit(group, TopicRemoved(topic_id=made[0]))
 
-        nodes[1].exchange.on_answer = delete_and_lose
+        lose_answers(nodes[1], 1, delete)
         outcomes, _ = await nodes[1].cluster.create_topics([new("t")])
         outcome = outcomes["t"]
         assert isinstance(outcome, Topic)
-        assert outcome.topic_id not in ids
-        assert nodes[0].cluster.topic("t") == outcome
+        assert [outcome.topic_id] == made
+        assert names(nodes[0]) == []
+
+    run(test)
+
+
+@pytest.mark.parametrize("lost", [1, 3])
+def test_a_growth_happens_once_even_if_its_topic_is_made_again_before_it_asks_again(
+    lost: int,
+) -> None:
+    async def test(group: Group, nodes: Nodes) -> None:
+        await nodes[0].cluster.create_topics([new("t")])
+        before = topic_of(nodes[0], "t").topic_id
+        lose_answers(
+            nodes[1],
+            lost,
+            lambda: commit(group, TopicRemoved(topic_id=before), stored(group, "t", 1)),
+        )
+        outcomes, _ = await nodes[1].cluster.grow_topics([Growth(name="t", partitions=3)])
+        outcome = outcomes["t"]
+        assert isinstance(outcome, Grown)
+        assert outcome.topic.topic_id == before
+        assert topic_of(nodes[0], "t").partitions == 1
+
+    run(test)
+
+
+def test_a_deletion_happens_once_even_if_its_topic_is_made_again_before_it_asks_again() -> None:
+    async def test(group: Group, nodes: Nodes) -> None:
+        await nodes[0].cluster.create_topics([new("t")])
+        before = topic_of(nodes[0], "t").topic_id
+        lose_answers(nodes[1], 1, lambda: commit(group, stored(group, "t")))
+        outcomes, _ = await nodes[1].cluster.delete_topics([TopicName("t")])
+        assert [outcome.topic_id for outcome in outcomes if isinstance(outcome, Topic)] == [before]
+        assert names(nodes[0]) == ["t"]
+
+    run(test)
+
+
+def test_an_edit_happens_once_even_if_somebody_takes_it_back_before_it_asks_again() -> None:
+    async def test(group: Group, nodes: Nodes) -> None:
+        await nodes[0].cluster.create_topics([new("t")])
+        before = topic_of(nodes[0], "t")
+        lose_answers(nodes[1], 1, lambda: commit(group, TopicStored(topic=before)))
+        edit = Edit("cleanup.policy", Operation.APPEND, "compact")
+        assert await nodes[1].cluster.edit_configs([(TopicResource("t"), [edit])]) == [None]
+        assert topic_of(nodes[0], "t") == before
+
+    run(test)
+
+
+def test_equal_records_of_somebody_else_are_not_taken_for_its_own() -> None:
+    """Two brokers remove the same topic at once: one of them did, and the other one did not."""
+
+    async def test(group: Group, nodes: Nodes) -> None:
+        await nodes[0].cluster.create_topics([new("t")])
+        removed = TopicRemoved(topic_id=topic_of(nodes[0], "t").topic_id)
+        asked = count()
+
+        async def lost_on_the_way(_: BrokerId, payload: bytes) -> bytes:
+            if next(asked) == 0:
+                commit(group, removed)
+                raise Refused(Reason.REQUEST_TIMED_OUT, "the connection broke")
+            return await append(BrokerId(1), payload)
+
+        append = nodes[0].exchange.handlers[APPEND]
+        nodes[0].exchange.handlers[APPEND] = lost_on_the_way
+        (outcome,), _ = await nodes[1].cluster.delete_topics([TopicName("t")])
+        assert isinstance(outcome, Refused)
+        assert outcome.reason == Reason.UNKNOWN_TOPIC_OR_PARTITION
+
+    run(test)
+
+
+def test_what_was_lost_on_the_way_is_sent_again_as_it_was() -> None:
+    """It may arrive in the end: then both of them are for the same place, and one is refused."""
+
+    async def test(group: Group, nodes: Nodes) -> None:
+        append = nodes[0].exchange.handlers[APPEND]
+        sent: list[bytes] = []
+
+        async def lost_on_the_way(_: BrokerId, payload: bytes) -> bytes:
+            sent.append(payload)
+            if len(sent) == 1:
+                raise Refused(Reason.REQUEST_TIMED_OUT, "the connection broke")
+            return await append(BrokerId(1), payload)
+
+        nodes[0].exchange.handlers[APPEND] = lost_on_the_way
+        outcomes, _ = await nodes[1].cluster.create_topics([new("t")])
+        assert outcomes["t"] == topic_of(nodes[0], "t")
+        assert sent == [sent[0]] * 2
+        end = len(group.log)
+        answer = json.loads(await append(BrokerId(1), sent[0]))
+        assert answer == {"end": end, "done": False}
+
+    run(test)
+
+
+def test_an_old_controller_that_knows_less_says_nothing_about_what_is_under_way() -> None:
+    async def test(group: Group, nodes: Nodes) -> None:
+        append = nodes[0].exchange.handlers[APPEND]
+        sent: list[bytes] = []
+
+        async def late(_: BrokerId, payload: bytes) -> bytes:
+            sent.append(payload)
+            if len(sent) == 1:
+                raise Refused(Reason.REQUEST_TIMED_OUT, "the connection broke")
+            if len(sent) == 2:
+                return json.dumps({"end": len(group.log) - 1, "done": False}).encode()
+            # What was under way arrives before what was sent later.
+            await append(BrokerId(1), sent[0])
+            return await append(BrokerId(1), payload)
+
+        nodes[0].exchange.handlers[APPEND] = late
+        outcomes, _ = await nodes[1].cluster.create_topics([new("t")])
+        assert outcomes["t"] == topic_of(nodes[0], "t")
+
+    run(test)
+
+
+def test_what_is_not_in_the_log_any_more_is_not_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A snapshot has taken the place of what this node did not see."""
+    monkeypatch.setattr(deciding, "RETRY_MS", 1)
+
+    async def test(group: Group, nodes: Nodes) -> None:
+        def forget() -> None:
+            commit(group, TopicRemoved(topic_id=topic_of(nodes[0], "t").topic_id))
+            group.log_start = len(group.log)
+
+        lose_answers(nodes[1], 1, forget)
+        with pytest.raises(Refused) as caught:
+            await nodes[1].cluster.create_topics([new("t")])
+        assert caught.value.reason == Reason.REQUEST_TIMED_OUT
+        assert names(nodes[0]) == []
+
+    run(test)
+
+
+def test_without_a_controller_what_may_have_been_done_is_not_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client may take a refusal for leave to ask again."""
+    monkeypatch.setattr(deciding, "RETRY_MS", 1)
+
+    async def test(group: Group, nodes: Nodes) -> None:
+        lose_answers(nodes[1], 1, lambda: group.elect(None))
+        with pytest.raises(Refused) as caught:
+            await nodes[1].cluster.create_topics([new("t")])
+        assert caught.value.reason == Reason.REQUEST_TIMED_OUT
+
+    run(test)
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_what_a_controller_could_not_commit_is_done_once(is_kept: bool) -> None:
+    """The next controller has it or not, and whichever it is, it is not done a second time."""
+
+    async def test(group: Group, nodes: Nodes) -> None:
+        await nodes[1].cluster.create_topics([new("t")])
+        group.held = asyncio.Event()
+        group.keeps_uncommitted = is_kept
+        growing = asyncio.ensure_future(
+            nodes[0].cluster.grow_topics([Growth(name="t", partitions=3)])
+        )
+        while not nodes[0].host.replica.uncommitted:
+            await asyncio.sleep(0)
+        before = topic_of(nodes[1], "t")
+        group.elect(2)
+        group.held.set()
+        await nodes[0].host.idle()
+        group.held = None
+        again = stored(group, "t", 1)
+        commit(group, TopicRemoved(topic_id=before.topic_id), again)
+        outcomes, _ = await growing
+        outcome = outcomes["t"]
+        assert isinstance(outcome, Grown)
+        made_of = before if is_kept else again.topic
+        assert outcome.topic.topic_id == made_of.topic_id
+        assert topic_of(nodes[2], "t").partitions == (1 if is_kept else 3)
 
     run(test)
 

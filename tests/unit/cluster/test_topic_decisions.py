@@ -159,17 +159,6 @@ def test_replicas_must_be_of_one_number() -> None:
     assert reason_of(with_brokers(2), wanted) == Reason.INVALID_REPLICA_ASSIGNMENT
 
 
-def test_a_second_try_finds_what_the_first_one_made() -> None:
-    """The answer to the first may be lost; asking again must not fail, nor make it twice."""
-    state = with_brokers()
-    records, outcomes = decide_creation(state, [new("t")], rules())
-    applied(state, records)
-    first = topics_of(outcomes.values())[0]
-    records, outcomes = decide_creation(state, [new("t")], rules(), tried={first.topic_id})
-    assert (records, outcomes["t"]) == ([], first)
-    assert reason_of(state, new("t")) == Reason.TOPIC_ALREADY_EXISTS
-
-
 def test_a_manual_assignment_gives_the_number_of_partitions() -> None:
     wanted = new("t", assignments=[(1, [0]), (0, [0])])
     _, outcomes = decide_creation(with_brokers(), [wanted], rules())
@@ -233,10 +222,12 @@ def test_an_abandoned_topic_makes_room_for_one_of_its_name() -> None:
 
 
 def grown(state: ClusterState, *wanted: Growth) -> dict[str, Outcome]:
-    records, outcomes = decide_growth(state, wanted, rules(), {})
-    assert len(records) == len(topics_of(outcomes.values()))
+    records, outcomes = decide_growth(state, wanted, rules())
+    assert len(records) == sum(isinstance(outcome, Grown) for outcome in outcomes.values())
     applied(state, records)
-    return outcomes
+    return {
+        name: each.topic if isinstance(each, Grown) else each for name, each in outcomes.items()
+    }
 
 
 def test_a_grown_topic_keeps_its_partitions_where_they_are() -> None:
@@ -249,30 +240,13 @@ def test_a_grown_topic_keeps_its_partitions_where_they_are() -> None:
     assert state.topic("t") == topic
 
 
-def test_a_second_try_finds_what_the_first_one_grew() -> None:
-    state = with_topics("t", partitions=2)
-    tried: dict[str, tuple[Grown, ...]] = {}
-    wanted = [Growth(name="t", partitions=5)]
-    records, first = decide_growth(state, wanted, rules(), tried)
-    assert [each.first for each in tried["t"]] == [2]
-    applied(state, records)
-    assert decide_growth(state, wanted, rules(), tried) == ([], first)
-    outcome = decide_growth(state, wanted, rules(), {})[1]["t"]
-    assert refusal(outcome)[0] == Reason.INVALID_PARTITIONS
-
-
-def test_a_later_try_finds_what_the_first_one_grew_even_if_it_would_place_it_elsewhere() -> None:
-    """The answer to the first got lost, and other brokers are alive since."""
-    state = with_topics("t", partitions=2, brokers=5)
-    tried: dict[str, tuple[Grown, ...]] = {}
-    wanted = [Growth(name="t", partitions=5)]
-    alive = sorted(state.brokers)
-    records, first = decide_growth(state, wanted, rules(alive=alive[:3]), tried)
-    _, second = decide_growth(state, wanted, rules(alive=alive[2:]), tried)
-    assert first != second
-    applied(state, records)
-    assert decide_growth(state, wanted, rules(alive=alive), tried) == ([], first)
-    assert tried["t"][-1].topic == first["t"]
+def test_a_growth_tells_which_partitions_are_new() -> None:
+    outcomes = decide_growth(
+        with_topics("t", partitions=2), [Growth(name="t", partitions=5)], rules()
+    )[1]
+    outcome = outcomes["t"]
+    assert isinstance(outcome, Grown)
+    assert (outcome.first, outcome.topic.partitions) == (2, 5)
 
 
 @pytest.mark.parametrize(
@@ -333,19 +307,11 @@ def test_topics_are_deleted_by_name_and_by_id() -> None:
     a, b = state.topic("a"), state.topic("b")
     assert a is not None
     assert b is not None
-    records, outcomes = decide_deletion(state, [TopicName("a"), b.topic_id], {})
+    records, outcomes = decide_deletion(state, [TopicName("a"), b.topic_id])
     assert [o.name for o in topics_of(outcomes)] == ["a", "b"]
     assert records == [TopicRemoved(a.topic_id), TopicRemoved(b.topic_id)]
     applied(state, records)
     assert state.topics == {}
-
-
-def test_a_second_try_finds_what_the_first_one_deleted() -> None:
-    state = with_topics("a")
-    tried: dict[TopicName | TopicId, Topic] = {}
-    records, first = decide_deletion(state, [TopicName("a")], tried)
-    applied(state, records)
-    assert decide_deletion(state, [TopicName("a")], tried) == ([], first)
 
 
 def test_deletions_that_are_refused() -> None:
@@ -362,7 +328,6 @@ def test_deletions_that_are_refused() -> None:
     records, results = decide_deletion(
         state,
         [TopicName("a"), a.topic_id, TopicName("x"), TopicId(ids_from(99)()), internal.name],
-        {},
     )
     assert len(records) == 1
     assert [refusal(outcome)[0] for outcome in results[1:]] == [
