@@ -124,7 +124,9 @@ class Load(threading.Thread):
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         super().__init__(daemon=True)
-        self.producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+        # What is sent again after the death of a leader must not be there twice.
+        settings = {"bootstrap.servers": bootstrap, "linger.ms": 0, "enable.idempotence": True}
+        self.producer = Producer(settings)
         self.topic = topic
         self.rounds = 0
         self.stopping = threading.Event()
