@@ -45,9 +45,9 @@ from penstock.protocol.kafka.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from penstock.protocol.kafka.schema import Struct, schema_of
-from tests.e2e.cluster_nodes import wait_until
 from tests.e2e.topics import create_topic
 from tests.e2e.wire import Wire, connect, frame
+from tests.waiting import wait_until
 
 # About load and machine, and the sentences beside an error code, which each broker words itself.
 IGNORED = frozenset({"throttle_time_ms", "client_host", "error_message"})

@@ -8,8 +8,8 @@ import pytest
 
 from penstock.client import Consumer, Producer
 from penstock.testing import Broker
-from tests.e2e.cluster_nodes import wait_until
 from tests.e2e.commands import COMMAND_TIMEOUT_S, Shell, fresh
+from tests.waiting import wait_until
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from rich.segment import Segment
 
 from penstock.cli.pipeline.screen_frame import Frame
 from tests.documents import ROOT
-from tests.e2e.cluster_nodes import wait_until
 from tests.e2e.shown_pipeline import VIEW
+from tests.waiting import wait_until
 
 SPECIFICATION = """\
 pipeline: iot
