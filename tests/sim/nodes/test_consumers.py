@@ -12,6 +12,8 @@ from tests.sim.nodes.run import RunReport, run_seed
 SEEDS = 12
 SEEDS_MAX = 60
 MEMBERS = 3
+# A change of the code may move it, and then a warning says so.
+KNOWN_SEEDS = {"a member is told what is not stored yet": 64}
 
 
 def run_with_members(seed: int) -> RunReport:
@@ -29,6 +31,6 @@ def test_every_partition_has_one_owner_in_random_runs() -> None:
 def test_every_mutation_is_caught(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     for target, name in mutation.targets:
         monkeypatch.setattr(target, name, mutation.replacement)
-    hunting = partial(hunt, mutation.name, {}, SEEDS_MAX, run_with_members)
+    hunting = partial(hunt, mutation.name, KNOWN_SEEDS, SEEDS_MAX, run_with_members)
     with pytest.raises(AssertionError):
         hunting()
