@@ -179,7 +179,7 @@ class LogKeeper:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._writer.idle()
         try:
-            if with_checkpoint and self._log.state_offset != self._log.end_offset:
+            if with_checkpoint and self._log.saved_offset != self._log.end_offset:
                 await self._exclusively(lambda checkpoint: checkpoint())
             await self._in_thread(self._executor, self._log.close)
         except Refused as refused:

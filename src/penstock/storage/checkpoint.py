@@ -60,6 +60,11 @@ class Checkpoint(NamedTuple):
         return self.segments[-1].next_offset if self.segments else self.start_offset
 
     @property
+    def saved_offset(self) -> int:
+        """A start reads no records before it: they are on disk, and the owner's state has them."""
+        return min(self.flushed_offset, self.state_offset)
+
+    @property
     def flushed_base(self) -> int:
         return self.segments[-1].base_offset if self.segments else self.start_offset
 

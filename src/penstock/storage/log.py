@@ -177,12 +177,17 @@ class Log:
 
     @property
     def state(self) -> bytes:
-        """The owner's state from the last checkpoint; it covers all before `state_offset`."""
+        """The owner's state as last given to `checkpoint`; it covers all before `state_offset`."""
         return self._state.state
 
     @property
     def state_offset(self) -> Offset:
         return Offset(self._state.state_offset)
+
+    @property
+    def saved_offset(self) -> Offset:
+        """Before it, the checkpoint on disk covers all records and the owner's state."""
+        return Offset(self._state.saved_offset)
 
     def end_offset_for_epoch(self, term: int) -> tuple[Term, Offset]:
         extent = self._state.extent

@@ -61,6 +61,7 @@ class LogState:
         "lock",
         "open_files",
         "own",
+        "saved_offset",
         "segments",
         "sparse_below",
         "start_offset",
@@ -106,7 +107,7 @@ class LogState:
         self.doubt = checkpoint.doubt
         self.own = own
         self.segments = segments
-        # The owner's state as the last checkpoint holds it.
+        # The owner's state for the next checkpoint; on disk it may be older, if one failed.
         self.state = checkpoint.state
         self.state_offset = checkpoint.state_offset
         self.note_flushed(checkpoint)
@@ -139,11 +140,13 @@ class LogState:
         # Everything up to this index is on disk for good, and the last segment of the checkpoint.
         self.flushed_index = checkpoint.flushed_index
         self.flushed_base = checkpoint.flushed_base
+        self.saved_offset = checkpoint.saved_offset
 
     def note_maybe_flushed(self, checkpoint: Checkpoint) -> None:
         """This checkpoint is on disk, or the one before it."""
         self.flushed_index = max(self.flushed_index, checkpoint.flushed_index)
         self.flushed_base = min(self.flushed_base, checkpoint.flushed_base)
+        self.saved_offset = min(self.saved_offset, checkpoint.saved_offset)
 
     def new_segment(self, base_offset: int) -> Segment:
         """An empty segment, in memory only: its file is made with its first batch."""

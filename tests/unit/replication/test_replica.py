@@ -13,6 +13,9 @@ from penstock.model.limits import Limits
 from penstock.model.topic_config import FlushPolicy, TimestampType, TopicConfig
 from penstock.records.batch import decode_records
 from penstock.replication.positions import Position
+from penstock.storage.checkpoint import read_checkpoint
+from penstock.storage.file_system import TEMPORARY_SUFFIX
+from penstock.storage.layout import CHECKPOINT
 from tests.waiting import until
 
 from .rig import START_MS, TOPIC_ID, batch, read_values, run, running
@@ -196,6 +199,26 @@ async def test_records_can_be_deleted_on_a_full_disk(tmp_path: Path) -> None:
         replica = await node.replica(TopicConfig(segment_bytes=100))
         again = replica.append(batch(b"x" * 50, producer_id=1, epoch=0, sequence=10))
         assert (again.base_offset, again.done) == (10, None)
+
+
+async def test_a_close_makes_up_for_a_checkpoint_that_failed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log knows the state that the failed one should have held, but the disk does not."""
+    async with running(tmp_path) as node:
+        replica = await node.replica(TopicConfig(segment_ms=1_000))
+        replica.append(batch(b"a", b"b", producer_id=1, epoch=0, sequence=0))
+        await replica.committed()
+        directory = node.directory.partition_directory(TOPIC_ID, 0)
+        node.faults.failing_suffix = CHECKPOINT + TEMPORARY_SUFFIX
+        node.faults.write_error = errno.ENOSPC
+        # Closes the segment, and a checkpoint comes with that.
+        await replica.maintain(node.clock.ms + 1_000)
+        assert "can't be written" in caplog.text
+        assert read_checkpoint(node.file_system, directory).saved_offset == 0
+        node.faults.write_error = None
+        await replica.close()
+        assert read_checkpoint(node.file_system, directory).saved_offset == 2
 
 
 async def test_a_failed_sync_stops_the_replica_and_no_other(tmp_path: Path) -> None:
