@@ -241,7 +241,7 @@ def test_a_batch_that_is_too_large_is_told_with_its_setting(
 ) -> None:
     topic = make_topic(max_message_bytes="1000")
     assert client.message_bytes_max(topic) == 1000
-    said = rf"A batch of \d+ bytes \(1 records\) is too large for topic {topic}: its max.message"
+    said = rf"A batch of \d+ bytes \(1 records\) is too large for topic {topic}: raise its"
     with pytest.raises(ClientError, match=said), client.producer() as producer:
         producer.send(place(topic), batch_of(b"x" * 2000), 1)
 

@@ -79,9 +79,9 @@ def test_wrong_arguments_are_refused_at_once(spark: SparkSession, tmp_path: Path
         dead_letters(plain, "dead")
     with pytest.raises(DecodeRefused, match=r"The topic for dead letters has no name."):
         dead_letters(decoded, "")
-    with pytest.raises(DecodeRefused, match=r"'partition' is int, and not binary or string."):
+    with pytest.raises(DecodeRefused, match=r"'partition' is int, not binary or string."):
         dead_letters(decoded, "dead", value="partition")
-    with pytest.raises(DecodeRefused, match=r"'headers' is string, and not array"):
+    with pytest.raises(DecodeRefused, match=r"'headers' is string, not array"):
         dead_letters(decoded.drop("headers").selectExpr("*", "'x' AS headers"), "dead")
     with pytest.raises(DecodeRefused, match=r"are for streams, and this DataFrame is not one."):
         write_dead_letters(decoded, topic="dead", bootstrap="127.0.0.1:1", checkpoint="x")
