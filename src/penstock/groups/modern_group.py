@@ -31,6 +31,8 @@ from penstock.groups.modern_records import (
 )
 from penstock.model.ids import GroupId, MemberId
 
+# What a group begins with, before anybody reads anything, as in Kafka.
+FIRST_EPOCH = 1
 NO_PARTITIONS: Partitions = {}
 _NOT_MET = CurrentAssignment()
 
@@ -60,7 +62,7 @@ class ModernMember(NamedTuple):
 class ModernGroup:
     def __init__(self, group_id: GroupId) -> None:
         self.group_id = group_id
-        self.epoch = 0
+        self.epoch = FIRST_EPOCH
         self.metadata_hash = 0
         self.target_epoch = 0
         self.profiles: dict[MemberId, MemberProfile] = {}
@@ -189,7 +191,7 @@ class ModernGroup:
         elif isinstance(record, MemberRecord):
             self._set_profile(record.member_id, record.value)
         elif isinstance(record, EpochRecord):
-            self.epoch, self.metadata_hash = record.value or GroupEpoch(0, 0)
+            self.epoch, self.metadata_hash = record.value or GroupEpoch(FIRST_EPOCH, 0)
         else:
             assert isinstance(record, ExpressionRecord)
             _put(self.expressions, record.expression, record.value)

@@ -64,17 +64,17 @@ def test_a_member_joins_lives_and_leaves(tmp_path: Path, version: int) -> None:
         own = "" if version == 0 else "m"
         answer = await heartbeat(world, version, **joining(member_id=own))
         assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, None)
-        assert (answer.member_epoch, answer.heartbeat_interval_ms) == (1, 5_000)
+        assert (answer.member_epoch, answer.heartbeat_interval_ms) == (2, 5_000)
         member_id = answer.member_id
         assert member_id == "m" or version == 0
         assert answer.assignment.topic_partitions == [
             HeartbeatTopicPartitions(topic_id=topic_id(world), partitions=[0, 1])
         ]
-        answer = await heartbeat(world, version, member_id=member_id, member_epoch=1)
-        assert (answer.member_epoch, answer.assignment) == (1, None)
+        answer = await heartbeat(world, version, member_id=member_id, member_epoch=2)
+        assert (answer.member_epoch, answer.assignment) == (2, None)
         answer = await heartbeat(world, version, member_id=member_id, member_epoch=-1)
         assert (answer.error_code, answer.member_epoch) == (ErrorCode.NONE, -1)
-        answer = await heartbeat(world, version, member_id=member_id, member_epoch=1)
+        answer = await heartbeat(world, version, member_id=member_id, member_epoch=2)
         assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
         assert member_id in answer.error_message
 
@@ -122,7 +122,7 @@ def test_an_expression_reads_the_topics_that_match(tmp_path: Path) -> None:
         assert topic.topic_id == topic_id(world)
         # A topic that is made later is found by itself.
         await world.node.create("s", partitions=1)
-        answer = await heartbeat(world, member_id="m", member_epoch=1)
+        answer = await heartbeat(world, member_id="m", member_epoch=2)
         assert {each.topic_id for each in answer.assignment.topic_partitions} == {
             topic_id(world, "s"),
             topic_id(world, "t"),
@@ -141,14 +141,14 @@ def test_a_group_is_described(tmp_path: Path, version: int) -> None:
         answer = await world.ask(consumer_group_describe.API, version, request)
         found, missing = answer.groups
         assert (found.error_code, found.group_id, found.group_state) == (0, G, "Stable")
-        assert (found.group_epoch, found.assignment_epoch) == (1, 1)
+        assert (found.group_epoch, found.assignment_epoch) == (2, 2)
         assert found.assignor_name == "uniform"
         assert found.authorized_operations == describe_groups.ALL_OPERATIONS
         (member,) = found.members
         assert (member.member_id, member.instance_id, member.rack_id) == ("m", "one", "r")
         assert (member.client_id, member.client_host) == ("client", "/127.0.0.1")
         assert (member.subscribed_topic_names, member.subscribed_topic_regex) == (["t"], None)
-        assert (member.member_epoch, member.member_type) == (1, 1 if version else -1)
+        assert (member.member_epoch, member.member_type) == (2, 1 if version else -1)
         (topic,) = member.assignment.topic_partitions
         assert (topic.topic_name, topic.partitions) == ("t", [0, 1])
         assert member.target_assignment == member.assignment
@@ -198,13 +198,13 @@ def test_commits_and_reads_are_fenced_by_the_member_epoch(tmp_path: Path) -> Non
 
     async def body(world: World) -> None:
         await heartbeat(world, **joining())
-        assert await commit(world, 1) == ErrorCode.NONE
-        assert await commit(world, 2) == ErrorCode.STALE_MEMBER_EPOCH
+        assert await commit(world, 2) == ErrorCode.NONE
+        assert await commit(world, 3) == ErrorCode.STALE_MEMBER_EPOCH
         assert await commit(world, 0) == ErrorCode.STALE_MEMBER_EPOCH
-        assert await commit(world, 1, version=8) == ErrorCode.UNSUPPORTED_VERSION
+        assert await commit(world, 2, version=8) == ErrorCode.UNSUPPORTED_VERSION
         assert await fetch(world, None, -1) == 5
-        assert await fetch(world, "m", 1) == 5
-        assert await fetch(world, "m", 2) == ErrorCode.STALE_MEMBER_EPOCH
+        assert await fetch(world, "m", 2) == 5
+        assert await fetch(world, "m", 3) == ErrorCode.STALE_MEMBER_EPOCH
         assert await fetch(world, "?", 1) == ErrorCode.UNKNOWN_MEMBER_ID
 
     in_world(tmp_path, body)

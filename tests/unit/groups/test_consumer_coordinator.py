@@ -138,13 +138,13 @@ def test_an_answer_leaves_after_it_is_stored() -> None:
             rig.heartbeat("a", 0, topics=frozenset({"t"}), owned={}, rebalance_timeout_ms=1)
         )
         # Also the one that only repeats what the first has asked for.
-        repeated = asyncio.create_task(rig.heartbeat("a", 1))
+        repeated = asyncio.create_task(rig.heartbeat("a", 2))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert not any(each.done() for each in (joining, full, repeated))
         rig.host.held.set()
         assert (await joining).assignment == rig.owned(0, 1, 2, 3)
-        assert (await full).member_epoch == (await repeated).member_epoch == 1
+        assert (await full).member_epoch == (await repeated).member_epoch == 2
 
     run(scenario)
 
@@ -155,7 +155,7 @@ def test_a_heartbeat_without_news_stores_nothing() -> None:
         await rig.join("a")
         stored = list(rig.host.log)
         for _ in range(3):
-            assert (await rig.heartbeat("a", 1)).assignment is None
+            assert (await rig.heartbeat("a", 2)).assignment is None
         assert rig.host.log == stored
 
     run(scenario)
@@ -168,8 +168,8 @@ def test_what_could_not_be_stored_did_not_happen() -> None:
         rig.host.is_disk_full = True
         assert await refusal(rig.join("b")) is Reason.NOT_COORDINATOR
         rig.host.is_disk_full = False
-        assert await refusal(rig.heartbeat("b", 2)) is Reason.UNKNOWN_MEMBER_ID
-        assert (await rig.heartbeat("a", 1)).member_epoch == 1
+        assert await refusal(rig.heartbeat("b", 3)) is Reason.UNKNOWN_MEMBER_ID
+        assert (await rig.heartbeat("a", 2)).member_epoch == 2
 
     run(scenario)
 
@@ -179,11 +179,11 @@ def test_the_next_coordinator_goes_on_with_the_same_epochs() -> None:
         rig = Rig()
         await rig.join("a")
         await rig.join("b")
-        await rig.heartbeat("a", 1)
+        await rig.heartbeat("a", 2)
         rig = rig.next()
-        answer = await rig.heartbeat("a", 1, owned=rig.owned(0, 2))
-        assert (answer.member_epoch, answer.assignment) == (2, None)
-        assert (await rig.heartbeat("b", 2)).assignment == rig.owned(1, 3)
+        answer = await rig.heartbeat("a", 2, owned=rig.owned(0, 2))
+        assert (answer.member_epoch, answer.assignment) == (3, None)
+        assert (await rig.heartbeat("b", 3)).assignment == rig.owned(1, 3)
 
     run(scenario)
 
@@ -197,11 +197,11 @@ def test_a_member_that_is_not_heard_of_is_out() -> None:
         await rig.join("a")
         await rig.join("b")
         rig.pass_time(SESSION_MS - 1)
-        await rig.heartbeat("b", 2)
+        await rig.heartbeat("b", 3)
         rig.pass_time(1)
-        answer = await rig.heartbeat("b", 2)
-        assert (answer.member_epoch, answer.assignment) == (3, rig.owned(0, 1, 2, 3))
-        assert await refusal(rig.heartbeat("a", 1)) is Reason.UNKNOWN_MEMBER_ID
+        answer = await rig.heartbeat("b", 3)
+        assert (answer.member_epoch, answer.assignment) == (4, rig.owned(0, 1, 2, 3))
+        assert await refusal(rig.heartbeat("a", 2)) is Reason.UNKNOWN_MEMBER_ID
 
     run(scenario)
 
@@ -214,16 +214,16 @@ def test_a_member_that_gives_nothing_up_is_out(is_moved: bool) -> None:
         rig = Rig()
         await rig.join("a")
         await rig.join("b")
-        await rig.heartbeat("a", 1)
+        await rig.heartbeat("a", 2)
         if is_moved:
             rig.pass_time(REBALANCE_MS - 1)
             rig = rig.next()
         rig.pass_time(REBALANCE_MS - 1)
-        await rig.heartbeat("a", 1)
-        await rig.heartbeat("b", 2)
+        await rig.heartbeat("a", 2)
+        await rig.heartbeat("b", 3)
         rig.pass_time(1)
-        assert await refusal(rig.heartbeat("a", 1)) is Reason.UNKNOWN_MEMBER_ID
-        assert (await rig.heartbeat("b", 2)).assignment == rig.owned(0, 1, 2, 3)
+        assert await refusal(rig.heartbeat("a", 2)) is Reason.UNKNOWN_MEMBER_ID
+        assert (await rig.heartbeat("b", 3)).assignment == rig.owned(0, 1, 2, 3)
 
     run(scenario)
 
@@ -233,10 +233,10 @@ def test_a_member_that_gave_up_in_time_stays() -> None:
         rig = Rig()
         await rig.join("a")
         await rig.join("b")
-        await rig.heartbeat("a", 1)
-        await rig.heartbeat("a", 1, owned=rig.owned(0, 2))
+        await rig.heartbeat("a", 2)
+        await rig.heartbeat("a", 2, owned=rig.owned(0, 2))
         rig.pass_time(REBALANCE_MS)
-        assert (await rig.heartbeat("a", 2)).member_epoch == 2
+        assert (await rig.heartbeat("a", 3)).member_epoch == 3
 
     run(scenario)
 
@@ -248,9 +248,9 @@ def test_after_a_move_every_member_has_a_whole_session() -> None:
         rig.pass_time(SESSION_MS - 1)
         rig = rig.next()
         rig.pass_time(SESSION_MS - 1)
-        assert (await rig.heartbeat("a", 1)).member_epoch == 1
+        assert (await rig.heartbeat("a", 2)).member_epoch == 2
         rig.pass_time(SESSION_MS)
-        assert await refusal(rig.heartbeat("a", 1)) is Reason.UNKNOWN_MEMBER_ID
+        assert await refusal(rig.heartbeat("a", 2)) is Reason.UNKNOWN_MEMBER_ID
 
     run(scenario)
 
@@ -262,7 +262,7 @@ def test_a_static_member_may_be_away_for_a_session() -> None:
         await rig.heartbeat("a", -2, instance_id="one")
         rig.pass_time(SESSION_MS - 1)
         answer = await rig.join("a2", instance_id="one")
-        assert (answer.member_epoch, answer.assignment) == (1, rig.owned(0, 1, 2, 3))
+        assert (answer.member_epoch, answer.assignment) == (2, rig.owned(0, 1, 2, 3))
         await rig.heartbeat("a2", -2, instance_id="one")
         rig.pass_time(SESSION_MS)
         assert (await rig.coordinator.list_groups())[0].state == "Empty"
@@ -293,11 +293,11 @@ def test_members_learn_of_new_partitions() -> None:
         await rig.join("a")
         rig.catalog.grow("t", 5)
         rig.coordinator.topic_changed("t")
-        answer = await rig.heartbeat("a", 1)
-        assert (answer.member_epoch, answer.assignment) == (2, rig.owned(0, 1, 2, 3, 4))
+        answer = await rig.heartbeat("a", 2)
+        assert (answer.member_epoch, answer.assignment) == (3, rig.owned(0, 1, 2, 3, 4))
         # Also those that were added while nobody coordinated the group.
         rig.catalog.grow("t", 6)
-        answer = await rig.next().heartbeat("a", 2)
+        answer = await rig.next().heartbeat("a", 3)
         assert answer.assignment == rig.owned(0, 1, 2, 3, 4, 5)
 
     run(scenario)
@@ -325,7 +325,7 @@ def test_an_empty_classic_group_becomes_a_consumer_group_with_its_offsets() -> N
         member_id = await rig.classic_member()
         assert await rig.commit(member_id, 1, 0) == [None]
         await rig.coordinator.leave(G, [Departure(member_id)])
-        assert (await rig.join("a")).member_epoch == 1
+        assert (await rig.join("a")).member_epoch == 2
         for each in (rig, rig.next()):
             each.host.state.validate()
             (listed,) = await each.coordinator.list_groups()
@@ -340,7 +340,7 @@ def test_an_empty_consumer_group_becomes_a_classic_group_with_its_offsets() -> N
     async def scenario() -> None:
         rig = Rig()
         await rig.join("a")
-        assert await rig.commit("a", 1, 0) == [None]
+        assert await rig.commit("a", 2, 0) == [None]
         await rig.heartbeat("a", -1)
         await rig.classic_member()
         for each in (rig, rig.next()):
@@ -348,7 +348,7 @@ def test_an_empty_consumer_group_becomes_a_classic_group_with_its_offsets() -> N
             (listed,) = await each.coordinator.list_groups()
             assert (listed.group_type, listed.state) == ("classic", "Stable")
             assert await each.committed() == 7
-            assert await refusal(each.heartbeat("a", 1)) is Reason.GROUP_ID_NOT_FOUND
+            assert await refusal(each.heartbeat("a", 2)) is Reason.GROUP_ID_NOT_FOUND
 
     run(scenario)
 
@@ -366,7 +366,7 @@ def test_classic_requests_to_a_consumer_group_are_refused() -> None:
             rig.coordinator.heartbeat(G, MemberId("a"), None, 1)
         assert refused.value.reason is unknown
         assert await rig.coordinator.leave(G, [Departure(MemberId("a"))]) == [unknown]
-        assert (await rig.heartbeat("a", 1)).member_epoch == 1
+        assert (await rig.heartbeat("a", 2)).member_epoch == 2
 
     run(scenario)
 
@@ -379,20 +379,20 @@ def test_commits_are_fenced_by_the_epochs_of_their_partitions() -> None:
         rig = Rig()
         await rig.join("a")
         await rig.join("b")
-        await rig.heartbeat("a", 1)
+        await rig.heartbeat("a", 2)
         stale = Reason.STALE_MEMBER_EPOCH
         # What it gives up is still its own.
-        assert await rig.commit("a", 1, 0, 1) == [None, None]
-        assert await refusal(rig.commit("a", 2, 0)) is stale
-        await rig.heartbeat("a", 1, owned=rig.owned(0, 2))
-        await rig.heartbeat("b", 2)
-        # It has not heard of epoch 2 yet: what it kept is its own, and the rest is not.
-        assert await rig.commit("a", 1, 0, 1) == [None, stale]
-        assert await rig.commit("b", 1, 1) == [stale]
-        assert await rig.commit("b", 2, 1) == [None]
-        assert await refusal(rig.commit("c", 1, 0)) is Reason.UNKNOWN_MEMBER_ID
+        assert await rig.commit("a", 2, 0, 1) == [None, None]
+        assert await refusal(rig.commit("a", 3, 0)) is stale
+        await rig.heartbeat("a", 2, owned=rig.owned(0, 2))
+        await rig.heartbeat("b", 3)
+        # It has not heard of epoch 3 yet: what it kept is its own, and the rest is not.
+        assert await rig.commit("a", 2, 0, 1) == [None, stale]
+        assert await rig.commit("b", 2, 1) == [stale]
+        assert await rig.commit("b", 3, 1) == [None]
+        assert await refusal(rig.commit("c", 2, 0)) is Reason.UNKNOWN_MEMBER_ID
         assert await refusal(rig.commit("", -1, 0)) is Reason.UNKNOWN_MEMBER_ID
-        old = rig.commit("a", 2, 0, knows_member_epochs=False)
+        old = rig.commit("a", 3, 0, knows_member_epochs=False)
         assert await refusal(old) is Reason.UNSUPPORTED_VERSION
 
     run(scenario)
@@ -404,7 +404,7 @@ def test_anybody_may_commit_for_a_group_without_members() -> None:
         await rig.join("a")
         await rig.heartbeat("a", -1)
         assert await rig.commit("", -1, 0) == [None]
-        assert await refusal(rig.commit("a", 1, 0)) is Reason.UNKNOWN_MEMBER_ID
+        assert await refusal(rig.commit("a", 2, 0)) is Reason.UNKNOWN_MEMBER_ID
 
     run(scenario)
 
@@ -413,13 +413,13 @@ def test_offsets_are_read_by_members_of_the_present_epoch() -> None:
     async def scenario() -> None:
         rig = Rig()
         await rig.join("a")
-        await rig.commit("a", 1, 0)
+        await rig.commit("a", 2, 0)
         a = MemberId("a")
         assert await rig.committed() == 7
-        assert await rig.committed(member_id=a, member_epoch=1) == 7
-        stale = rig.committed(member_id=a, member_epoch=2)
+        assert await rig.committed(member_id=a, member_epoch=2) == 7
+        stale = rig.committed(member_id=a, member_epoch=3)
         assert await refusal(stale) is Reason.STALE_MEMBER_EPOCH
-        unknown = rig.committed(member_id=MemberId("b"), member_epoch=1)
+        unknown = rig.committed(member_id=MemberId("b"), member_epoch=2)
         assert await refusal(unknown) is Reason.UNKNOWN_MEMBER_ID
 
     run(scenario)
@@ -429,13 +429,13 @@ def test_offsets_of_what_the_group_reads_stay() -> None:
     async def scenario() -> None:
         rig = Rig()
         await rig.join("a")
-        await rig.commit("a", 1, 0)
+        await rig.commit("a", 2, 0)
         subscribed = [Reason.GROUP_SUBSCRIBED_TO_TOPIC]
         assert await rig.coordinator.remove_offsets(G, [(T, 0)]) == subscribed
         rig.clock.ms += 10_000
         await rig.coordinator.expire()
         assert await rig.committed() == 7
-        await rig.heartbeat("a", 1, topics=frozenset({"u"}))
+        await rig.heartbeat("a", 2, topics=frozenset({"u"}))
         assert await rig.coordinator.remove_offsets(G, [(T, 0)]) == [None]
         assert await rig.committed() is None
 
@@ -446,7 +446,7 @@ def test_an_empty_group_is_forgotten_with_its_offsets() -> None:
     async def scenario() -> None:
         rig = Rig()
         await rig.join("a")
-        await rig.commit("a", 1, 0)
+        await rig.commit("a", 2, 0)
         await rig.heartbeat("a", -1)
         await rig.coordinator.expire()
         assert await rig.committed() == 7
@@ -465,7 +465,7 @@ def test_a_group_with_members_is_not_deleted() -> None:
     async def scenario() -> None:
         rig = Rig()
         await rig.join("a", expression=None)
-        await rig.commit("a", 1, 0)
+        await rig.commit("a", 2, 0)
         assert await rig.coordinator.remove_groups([G]) == [Reason.NON_EMPTY_GROUP]
         await rig.heartbeat("a", -1)
         assert await rig.coordinator.remove_groups([G]) == [None]
@@ -481,13 +481,13 @@ def test_a_group_is_described() -> None:
         rig = Rig()
         await rig.join("a", instance_id="one", rack_id="r", client_host="/h")
         await rig.join("b")
-        await rig.heartbeat("a", 1, instance_id="one")
+        await rig.heartbeat("a", 2, instance_id="one")
         described = await rig.coordinator.describe_consumer(G)
         assert described is not None
         assert (described.state, described.assignor) == ("Reconciling", "in-turn")
-        assert (described.epoch, described.target_epoch) == (2, 2)
+        assert (described.epoch, described.target_epoch) == (3, 3)
         a, b = described.members
-        assert (a.member_id, a.member_epoch, a.instance_id, a.rack_id) == ("a", 1, "one", "r")
+        assert (a.member_id, a.member_epoch, a.instance_id, a.rack_id) == ("a", 2, "one", "r")
         assert (a.topics, a.expression, a.client_id) == (frozenset({"t"}), None, "c")
         # With what it still has to give up.
         assert (a.assignment, a.target) == (rig.owned(0, 1, 2, 3), rig.owned(0, 2))

@@ -130,7 +130,7 @@ def test_groups_outlive_a_time_under_a_version_that_does_not_know_them(
         settings = {"offsets_topic_num_partitions": "1"}
         node = await LoneNode.start(tmp_path, **settings)
         await node.create("t")
-        assert await consumer_epoch(node) == 1
+        assert await consumer_epoch(node) == 2
         await node.stop()
         for _ in range(2):
             with monkeypatch.context() as earlier:
@@ -145,7 +145,7 @@ def test_groups_outlive_a_time_under_a_version_that_does_not_know_them(
                 assert await node.groups.commit_offsets(command) == [None]
                 await node.stop()
             node = await LoneNode.start(tmp_path, **settings)
-            assert await consumer_epoch(node, 1) == 1
+            assert await consumer_epoch(node, 2) == 2
             groups = await node.groups.list_groups()
             assert {group.group_id for group in groups} == {G, "others"}
             await node.stop()
