@@ -17,6 +17,7 @@ class Ledger:
         self.assignments: Counter[str] = Counter()
         self.read_by: dict[str, int] = defaultdict(int)
         self.offsets: dict[int, list[int]] = defaultdict(list)
+        self.commits: Counter[str] = Counter()
         self._uncommitted: set[str] = set()
         self._left: set[str] = set()
         self.violations: list[str] = []
@@ -66,6 +67,7 @@ class Ledger:
     def committed(self, member: str) -> None:
         """All that the member has read."""
         with self._changed:
+            self.commits[member] += 1
             self._uncommitted.discard(member)
             self._changed.notify_all()
 

@@ -16,12 +16,13 @@ from penstock.groups.partitioner import partition_of
 from penstock.model.ids import GroupId
 from tests.e2e.clients.java import Java
 from tests.e2e.clients.java.member import JavaConsumerMember
-from tests.e2e.cluster_nodes import Cluster
+from tests.e2e.cluster_nodes import Cluster, ClusterNode
 from tests.e2e.conftest import MakeTopic
 from tests.e2e.ledger import Ledger
 from tests.e2e.members import ConfluentConsumerMember, Member
 from tests.e2e.processes import Broker
 from tests.e2e.test_java_client import Load
+from tests.waiting import wait_until
 
 pytest_plugins = ("tests.e2e.clients.java.fixtures",)
 pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(300)]
@@ -32,14 +33,36 @@ OFFSETS = "__consumer_offsets"
 PARTITIONS = 6
 # A member that shares hears of it with its next heartbeat, and the others one later.
 BALANCED_WITHIN_S = 120
+COORDINATED_WITHIN_S = 60
 
 MakeMember = Callable[[str, str, Ledger], Member]
 
 
-def _coordinator_partition(cluster: Cluster) -> int:
+def _coordinator(cluster: Cluster) -> ClusterNode:
+    """The preferred one, as soon as it coordinates, which it does again after a restart."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    count = len(admin.list_topics(OFFSETS, timeout=30).topics[OFFSETS].partitions)
-    return partition_of(GroupId(GROUP), count)
+    partitions = admin.list_topics(OFFSETS, timeout=30).topics[OFFSETS].partitions
+    partition = partition_of(GroupId(GROUP), len(partitions))
+    preferred = cluster.nodes[partitions[partition].replicas[0]]
+    wait_until(
+        "the preferred coordinator",
+        lambda: cluster.leader(OFFSETS, partition) is preferred,
+        COORDINATED_WITHIN_S,
+    )
+    return preferred
+
+
+def _found_by_all(ledger: Ledger, *members: str) -> None:
+    """Members know the present coordinator: of two commits, the second was sent to it.
+
+    Java's client does not look for another coordinator once it closes. If it met the move only
+    then, its last commit would fail and it would not leave the group, under any broker.
+    """
+    before = ledger.commits.copy()
+    ledger.wait_until(
+        "commits by all",
+        lambda: all(ledger.commits[member] >= before[member] + 2 for member in members),
+    )
 
 
 def _committed(bootstrap: str) -> dict[int, int]:
@@ -71,12 +94,14 @@ def _live_through_kills(folder: Path, make: MakeMember) -> None:
         second.start()
         _balanced(ledger, 2)
         before = _committed(cluster.bootstrap)
-        coordinator = cluster.leader(OFFSETS, _coordinator_partition(cluster))
+        coordinator = _coordinator(cluster)
         coordinator.kill()
         # A member comes while another node takes over.
         third.start()
         _balanced(ledger, 3)
         coordinator.start()
+        assert _coordinator(cluster) is coordinator
+        _found_by_all(ledger, *"abc")
         after = _committed(cluster.bootstrap)
         assert all(after[partition] >= offset for partition, offset in before.items())
         second.stop()

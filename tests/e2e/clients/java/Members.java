@@ -67,7 +67,9 @@ final class Members {
                 }
                 tell("left", List.of());
             } catch (RuntimeException error) {
-                tell("failed", List.of(error.toString()));
+                // The stack trace, with its causes, is in what a failed call shows of the JVM.
+                error.printStackTrace();
+                tell("failed", List.of(error + ", caused by " + error.getCause()));
             }
         }
 
@@ -85,6 +87,7 @@ final class Members {
         private void commit() {
             try {
                 consumer.commitSync();
+                tell("committed", List.of());
             } catch (RebalanceInProgressException postponed) {
                 tell("postponed", List.of());
             }

@@ -69,6 +69,8 @@ class JavaMember:
                 self.ledger.revoked(self.name, details)
             case "read":
                 self.ledger.read(self.name, *details)
+            case "committed":
+                self.ledger.committed(self.name)
             case "left":
                 self.ledger.left(self.name)
             case "failed":
