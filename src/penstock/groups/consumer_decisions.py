@@ -92,7 +92,7 @@ def decide_heartbeat(
     if is_changed or around.is_stale:
         _renew_epoch(draft, around, is_bumped=is_changed)
     if draft.group.epoch > draft.group.target_epoch:
-        _assign(draft, around)
+        _assign(draft, member.member_id, around)
     after = _reconciled(draft, member.member_id, command, around, is_changed=is_changed)
     tells_all = command.member_epoch == JOIN_EPOCH or command.is_full
     is_other = after.current.assigned != member.current.assigned
@@ -296,20 +296,19 @@ def _matching(expression: str, around: Surroundings) -> frozenset[str]:
 # Who gets what
 
 
-def _assign(draft: _Draft, around: Surroundings) -> None:
-    """A target for the group's epoch; only what is new in it is written."""
+def _assign(draft: _Draft, member_id: MemberId, around: Surroundings) -> None:
+    """A target for the group's epoch, which this member is the first to ask for; only what is new
+    in it is written."""
     group = draft.group
-    assignor = around.assignors.get(group.preferred_assignor() or "")
+    assignor = around.assignors.get(group.preferred_assignor(around.assignors, member_id) or "")
     if assignor is None:
         # Nobody asked for one, or it was taken out of the settings meanwhile.
         assignor = next(iter(around.assignors.values()))
     targets = assignor.assign(_spec(group, around.catalog))
-    for member_id in group.profiles:
-        target = {
-            t: partitions for t, partitions in targets.get(member_id, {}).items() if partitions
-        }
-        if target != group.targets.get(member_id):
-            draft.write(TargetRecord(group.group_id, member_id, target))
+    for each in group.profiles:
+        target = {t: partitions for t, partitions in targets.get(each, {}).items() if partitions}
+        if target != group.targets.get(each):
+            draft.write(TargetRecord(group.group_id, each, target))
     draft.write(TargetEpochRecord(group.group_id, group.epoch))
 
 

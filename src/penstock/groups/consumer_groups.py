@@ -174,7 +174,7 @@ class ConsumerGroups:
     # Administration
 
     def describe(self, group: ModernGroup) -> ConsumerDescription:
-        return describe(group, next(iter(self._assignors)))
+        return describe(group, tuple(self._assignors))
 
 
 def _has_failed(stored: asyncio.Future[None]) -> bool:

@@ -1,5 +1,6 @@
 """What may be asked of a consumer group (KIP-848) besides its heartbeats, and what it answers."""
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from penstock.groups.catalog import TopicCatalog
@@ -24,8 +25,9 @@ def check_commit(
     """For each offset why it may not be committed now, or None; raises what is true of all.
 
     A member that has not heard yet of its newest epoch may commit what was its own in the epoch
-    that it names, and still is (KIP-1251). One that has may commit whatever is not another's: Kafka
-    allows that too, and so lets a late commit of who had a partition before take back a newer one.
+    that it names, and still is (KIP-1251); as in Kafka, one partition that is not refuses them all.
+    One that has may commit whatever is not another's: Kafka allows that too, and so lets a late
+    commit of who had a partition before take back a newer one.
     """
     epoch = command.generation
     if epoch < 0 and not group.profiles:
@@ -36,14 +38,17 @@ def check_commit(
         raise Refused(Reason.UNSUPPORTED_VERSION, detail)
     if epoch > member.current.epoch:
         raise _stale(member, epoch)
+    is_late = epoch < member.current.epoch
     outcomes: list[Reason | None] = []
     for offset in command.offsets:
         topic = catalog.find(offset.topic)
         is_allowed = topic is not None and (
-            group.is_free(topic.topic_id, offset.partition, member.member_id)
-            if epoch == member.current.epoch
-            else _is_own(member, topic.topic_id, offset.partition, epoch)
+            _is_own(member, topic.topic_id, offset.partition, epoch)
+            if is_late
+            else group.is_free(topic.topic_id, offset.partition, member.member_id)
         )
+        if is_late and not is_allowed:
+            raise _stale(member, epoch)
         outcomes.append(None if is_allowed else Reason.STALE_MEMBER_EPOCH)
     return outcomes
 
@@ -89,13 +94,14 @@ def summarize(group: ModernGroup) -> GroupDescription:
     )
 
 
-def describe(group: ModernGroup, default_assignor: str) -> ConsumerDescription:
+def describe(group: ModernGroup, assignors: Sequence[str]) -> ConsumerDescription:
+    """`assignors` are those of the settings; the first one is for members that ask for none."""
     return ConsumerDescription(
         group_id=group.group_id,
         state=group.state.value,
         epoch=group.epoch,
         target_epoch=group.target_epoch,
-        assignor=group.preferred_assignor() or default_assignor,
+        assignor=group.preferred_assignor(assignors) or assignors[0],
         members=tuple(_describe_member(group, member) for member in group.members()),
     )
 

@@ -156,9 +156,17 @@ class ModernGroup:
             return all(count == members for count in self._topics.values())
         return not self._topics and all(count == members for count in self._expressions.values())
 
-    def preferred_assignor(self) -> str | None:
-        """The one that most members ask for; of several, the one that was asked for first."""
-        return max(self._assignors, key=lambda name: self._assignors[name], default=None)
+    def preferred_assignor(
+        self, known: Iterable[str], member_id: MemberId | None = None
+    ) -> str | None:
+        """The one that most members ask for, or None. Of several, as in Kafka: that of the given
+        member if nobody else asks for it, otherwise the first in the given order."""
+        asked = self._assignors
+        profile = None if member_id is None else self.profiles.get(member_id)
+        own = None if profile is None else profile.assignor
+        if own is not None and asked[own] == max(asked.values()) == 1:
+            return own
+        return max((name for name in known if name in asked), key=asked.__getitem__, default=None)
 
     def validate(self) -> None:
         """Asserts what every decision leaves true; for tests, which call it often."""

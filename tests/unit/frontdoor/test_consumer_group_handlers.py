@@ -147,7 +147,7 @@ def test_a_group_is_described(tmp_path: Path, version: int) -> None:
         (member,) = found.members
         assert (member.member_id, member.instance_id, member.rack_id) == ("m", "one", "r")
         assert (member.client_id, member.client_host) == ("client", "/127.0.0.1")
-        assert (member.subscribed_topic_names, member.subscribed_topic_regex) == (["t"], None)
+        assert (member.subscribed_topic_names, member.subscribed_topic_regex) == (["t"], "")
         assert (member.member_epoch, member.member_type) == (2, 1 if version else -1)
         (topic,) = member.assignment.topic_partitions
         assert (topic.topic_name, topic.partitions) == ("t", [0, 1])

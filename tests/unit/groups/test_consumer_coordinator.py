@@ -387,8 +387,12 @@ def test_commits_are_fenced_by_the_epochs_of_their_partitions() -> None:
         await rig.heartbeat("a", 2, owned=rig.owned(0, 2))
         await rig.heartbeat("b", 3)
         # It has not heard of epoch 3 yet: what it kept is its own, and the rest is not.
-        assert await rig.commit("a", 2, 0, 1) == [None, stale]
-        assert await rig.commit("b", 2, 1) == [stale]
+        assert await rig.commit("a", 2, 0, 2) == [None, None]
+        # One partition that moved refuses the others with it.
+        assert await refusal(rig.commit("a", 2, 0, 1)) is stale
+        assert await refusal(rig.commit("b", 2, 1)) is stale
+        # With its newest epoch it may commit all that is not another's.
+        assert await rig.commit("a", 3, 0, 1) == [None, stale]
         assert await rig.commit("b", 3, 1) == [None]
         assert await refusal(rig.commit("c", 2, 0)) is Reason.UNKNOWN_MEMBER_ID
         assert await refusal(rig.commit("", -1, 0)) is Reason.UNKNOWN_MEMBER_ID

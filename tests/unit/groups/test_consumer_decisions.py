@@ -193,11 +193,32 @@ def test_the_assignor_that_most_members_ask_for_is_used() -> None:
     rig = ConsumerRig(t=2)
     rig.join("a", "t", assignor="backwards")
     rig.join("b", "t")
-    assert rig.group.preferred_assignor() == "backwards"
+    assert preferred(rig) == "backwards"
     assert rig.group.target(MemberId("a")) == rig.partitions(t=[1])
     rig.join("c", "t", assignor="in-turn")
     rig.join("d", "t", assignor="in-turn")
-    assert rig.group.preferred_assignor() == "in-turn"
+    assert preferred(rig) == "in-turn"
+
+
+def preferred(rig: ConsumerRig, member_id: str | None = None) -> str | None:
+    asking = None if member_id is None else MemberId(member_id)
+    return rig.group.preferred_assignor(rig.around.assignors, asking)
+
+
+@pytest.mark.parametrize(("first", "second"), [("in-turn", "backwards"), ("backwards", "in-turn")])
+def test_equal_votes_for_assignors_are_decided_as_in_kafka(first: str, second: str) -> None:
+    rig = ConsumerRig(t=2)
+    assert preferred(rig) is None
+    rig.join("a", "t", assignor=first)
+    rig.join("b", "t", assignor=second)
+    own = {"in-turn": 0, "backwards": 1}[second]
+    assert rig.group.target(MemberId("a")) == rig.partitions(t=[own])
+    # The only vote for an assignor counts while its member asks for the target.
+    assert (preferred(rig, "a"), preferred(rig, "b")) == (first, second)
+    assert preferred(rig) == "in-turn"
+    rig.join("c", "t", assignor=first)
+    rig.join("d", "t", assignor=second)
+    assert preferred(rig, "a") == preferred(rig, "d") == "in-turn"
 
 
 # Epochs

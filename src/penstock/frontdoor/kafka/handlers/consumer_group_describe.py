@@ -72,7 +72,8 @@ def _member(call: Call, member: ConsumerMemberDescription) -> DescribedConsumerG
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topics),
-        subscribed_topic_regex=member.expression,
+        # Kafka has no null here.
+        subscribed_topic_regex=member.expression or "",
         assignment=_assignment(call, member.assignment),
         target_assignment=_assignment(call, member.target),
         member_type=MEMBER_TYPE_CONSUMER,
