@@ -3,7 +3,8 @@
 Pure: a decision looks at the group and its surroundings, and `ModernGroup.apply` does the rest. The
 rules are Kafka's, but for these:
 
-- a regular expression is looked up at once, and not in the background after the answer;
+- the topics of a new regular expression are looked up by the group's next heartbeat, and not in the
+  background; in both cases the heartbeat that brings it is answered without them;
 - partitions are assigned as soon as the group's epoch has grown, without a pause in between;
 - the racks of partitions play no part, since no assignor looks at them.
 """
@@ -55,7 +56,8 @@ class Surroundings:
     members_max: int
     heartbeat_interval_ms: int
     now_ms: int
-    # Topics may have come, gone or grown since the group was looked at last.
+    # Topics may have come, gone or grown since the group was looked at last, or an expression waits
+    # to be looked up.
     is_stale: bool = False
 
 
@@ -65,6 +67,17 @@ class Decision(NamedTuple):
     # Before and after; None for one that has left.
     before: CurrentAssignment | None = None
     after: ModernMember | None = None
+    # The group's next heartbeat has to look up what the member's expression matches.
+    is_unresolved: bool = False
+
+
+class _Change(NamedTuple):
+    """What a heartbeat says of the topics that its member reads."""
+
+    # It reads something else from now on.
+    is_any: bool = False
+    # It is known by now what that is, so the group has to assign again.
+    is_known: bool = False
 
 
 class _Draft:
@@ -88,12 +101,12 @@ def decide_heartbeat(
     costs the same in a group of any size, and writes nothing."""
     draft = _Draft(group)
     member = _admitted(draft, command, around)
-    is_changed = _update_profile(draft, member, command, around)
-    if is_changed or around.is_stale:
-        _renew_epoch(draft, around, is_bumped=is_changed)
+    change = _update_profile(draft, member, command, around)
+    if change.is_known or around.is_stale:
+        _renew_epoch(draft, around, is_bumped=change.is_known)
     if draft.group.epoch > draft.group.target_epoch:
         _assign(draft, member.member_id, around)
-    after = _reconciled(draft, member.member_id, command, around, is_changed=is_changed)
+    after = _reconciled(draft, member.member_id, command, around, is_changed=change.is_any)
     tells_all = command.member_epoch == JOIN_EPOCH or command.is_full
     is_other = after.current.assigned != member.current.assigned
     answer = ConsumerAnswer(
@@ -106,7 +119,8 @@ def decide_heartbeat(
             else None
         ),
     )
-    return Decision(draft.records, answer, member.current, after)
+    is_unresolved = _is_unresolved(draft.group, after.profile)
+    return Decision(draft.records, answer, member.current, after, is_unresolved)
 
 
 def decide_leave(group: ModernGroup, command: ConsumerHeartbeat, around: Surroundings) -> Decision:
@@ -222,17 +236,23 @@ def _remove(draft: _Draft, member_id: MemberId) -> None:
 
 def _update_profile(
     draft: _Draft, member: ModernMember, command: ConsumerHeartbeat, around: Surroundings
-) -> bool:
-    """Whether the member reads something else from now on."""
+) -> _Change:
     before = member.profile
     profile = _updated(before, command)
-    is_known = member.member_id in draft.group.profiles
-    if is_known and profile == before:
-        return False
-    if profile.expression and profile.expression != before.expression:
+    is_member = member.member_id in draft.group.profiles
+    if is_member and profile == before:
+        return _Change()
+    has_topics = profile.topics != before.topics
+    has_expression = profile.expression != before.expression
+    if has_expression and profile.expression:
         around.compile_expression(profile.expression)
     draft.write(MemberRecord(draft.group.group_id, member.member_id, profile))
-    return profile.topics != before.topics or profile.expression != before.expression
+    is_known = has_topics or (has_expression and not _is_unresolved(draft.group, profile))
+    return _Change(has_topics or has_expression, is_known)
+
+
+def _is_unresolved(group: ModernGroup, profile: MemberProfile) -> bool:
+    return bool(profile.expression) and profile.expression not in group.expressions
 
 
 def _updated(profile: MemberProfile, command: ConsumerHeartbeat) -> MemberProfile:
@@ -256,9 +276,9 @@ def _updated(profile: MemberProfile, command: ConsumerHeartbeat) -> MemberProfil
 
 def _renew_epoch(draft: _Draft, around: Surroundings, *, is_bumped: bool) -> None:
     """The group's next epoch, if it was changed or its topics were."""
-    _resolve_expressions(draft, around)
+    is_resolved = _resolve_expressions(draft, around)
     found = metadata_hash(_topics(draft.group, around.catalog))
-    if is_bumped or found != draft.group.metadata_hash:
+    if is_bumped or is_resolved or found != draft.group.metadata_hash:
         epoch = GroupEpoch(draft.group.epoch + 1, found)
         draft.write(EpochRecord(draft.group.group_id, epoch))
 
@@ -268,20 +288,25 @@ def _topics(group: ModernGroup, catalog: TopicCatalog) -> Iterable[KnownTopic]:
     return (topic for topic in found if topic is not None)
 
 
-def _resolve_expressions(draft: _Draft, around: Surroundings) -> None:
+def _resolve_expressions(draft: _Draft, around: Surroundings) -> bool:
+    """Whether a member may read other topics now: also with an expression that matches nothing, if
+    it had another one before."""
     group_id = draft.group.group_id
     wanted, known = set(draft.group.subscribed_expressions()), draft.group.expressions
     for expression in known.keys() - wanted:
         draft.write(ExpressionRecord(group_id, expression, None))
+    if not around.is_stale:
+        return False
+    has_news = False
     for expression in sorted(wanted):
-        before = known.get(expression)
-        if before is not None and not around.is_stale:
-            continue
+        before = draft.group.expressions.get(expression)
         topics = _matching(expression, around)
         if before is None or topics != before.topics:
             version = 1 if before is None else before.version + 1
             resolved = ResolvedExpression(topics, version, around.now_ms)
             draft.write(ExpressionRecord(group_id, expression, resolved))
+            has_news = True
+    return has_news
 
 
 def _matching(expression: str, around: Surroundings) -> frozenset[str]:

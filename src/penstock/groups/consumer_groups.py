@@ -55,7 +55,8 @@ class ConsumerGroups:
         self._catalog = catalog
         self._assignors = assignors
         self._settings_of = settings_of
-        # Groups whose topics may have changed since they were looked at last.
+        # Groups whose topics may have changed since they were looked at last, or that have an
+        # expression whose topics were not looked up yet.
         self._stale: set[GroupId] = set()
         # The last write of each group; done ones are dropped when they are met.
         self._writes: dict[GroupId, asyncio.Future[None]] = {}
@@ -99,7 +100,9 @@ class ConsumerGroups:
             stored = self._store(group_id, (*before, *decision.records))
             if _has_failed(stored):
                 return decision.answer, stored
-        if not leaves:
+        if decision.is_unresolved:
+            self._stale.add(group_id)
+        elif not leaves:
             self._stale.discard(group_id)
         self._set_timers(group_id, decision, settings)
         return decision.answer, stored

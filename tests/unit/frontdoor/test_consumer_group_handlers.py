@@ -118,6 +118,8 @@ def test_an_expression_reads_the_topics_that_match(tmp_path: Path) -> None:
     async def body(world: World) -> None:
         fields = joining(subscribed_topic_names=None, subscribed_topic_regex="[a-t]")
         answer = await heartbeat(world, **fields)
+        assert (answer.member_epoch, answer.assignment.topic_partitions) == (1, [])
+        answer = await heartbeat(world, member_id="m", member_epoch=1)
         (topic,) = answer.assignment.topic_partitions
         assert topic.topic_id == topic_id(world)
         # A topic that is made later is found by itself.

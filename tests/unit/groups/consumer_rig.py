@@ -138,7 +138,7 @@ class ConsumerRig:
         command = replace(command, **fields)  # type: ignore[arg-type]
         leaves = epoch < 0
         decision = (decide_leave if leaves else decide_heartbeat)(self.group, command, self.around)
-        self.is_stale = self.is_stale and leaves
+        self.is_stale = decision.is_unresolved or (self.is_stale and leaves)
         self.apply(decision.records)
         return decision
 

@@ -324,7 +324,10 @@ def test_a_static_member_leaves_for_good() -> None:
 def test_an_expression_follows_the_topics_that_match() -> None:
     rig = ConsumerRig(logs_a=1, other=1)
     answer = rig.join("a", expression="logs")
-    assert answer.assignment == rig.partitions(logs_a=[0])
+    # As in Kafka, what it matches is found out after the answer.
+    assert (answer.member_epoch, answer.assignment) == (1, {})
+    answer = rig.heartbeat("a", 1)
+    assert (answer.member_epoch, answer.assignment) == (2, rig.partitions(logs_a=[0]))
     rig.catalog.make("logs_b", 1)
     rig.is_stale = True
     answer = rig.heartbeat("a", 2)
@@ -334,10 +337,44 @@ def test_an_expression_follows_the_topics_that_match() -> None:
 
 def test_names_and_an_expression_add_up() -> None:
     rig = ConsumerRig(logs=1, t=1, u=1)
-    assert rig.join("a", "t", expression="logs").assignment == rig.partitions(logs=[0], t=[0])
-    answer = rig.heartbeat("a", 2, expression="")
+    assert rig.join("a", "t", expression="logs").assignment == rig.partitions(t=[0])
+    answer = rig.heartbeat("a", 2)
+    assert (answer.member_epoch, answer.assignment) == (3, rig.partitions(logs=[0], t=[0]))
+    answer = rig.heartbeat("a", 3, expression="")
     assert answer.assignment == rig.partitions(t=[0])
     assert not rig.group.expressions
+
+
+def test_a_member_whose_expression_is_known_shares_at_once() -> None:
+    rig = ConsumerRig(logs=2)
+    rig.join("a", expression="logs")
+    # Any member's heartbeat looks up what another's expression matches.
+    b = rig.join("b", expression="logs")
+    assert (b.member_epoch, rig.group.target(MemberId("b"))) == (2, rig.partitions(logs=[1]))
+    assert rig.join("c", expression="logs").member_epoch == 3
+
+
+def test_an_expression_gets_its_share_of_topics_that_others_read_by_name() -> None:
+    rig = ConsumerRig(t=2)
+    rig.join("a", "t")
+    assert rig.join("b", expression="t").member_epoch == 2
+    # The topics of the group are the same as before, but not those of its members.
+    rig.heartbeat("a", 2)
+    assert rig.group.epoch == 3
+    assert rig.group.target(MemberId("b")) == rig.partitions(t=[1])
+
+
+def test_an_expression_that_matches_nothing_takes_away_what_the_one_before_gave() -> None:
+    rig = ConsumerRig(t=2)
+    rig.join("a", "t")
+    rig.join("b", expression="t")
+    rig.heartbeat("a", 2)
+    rig.heartbeat("a", 2, owned=rig.partitions(t=[0]))
+    assert rig.heartbeat("b", 2).assignment == rig.partitions(t=[1])
+    rig.heartbeat("b", 3, expression="nothing", owned=rig.partitions(t=[1]))
+    assert rig.heartbeat("b", 3, owned=rig.partitions(t=[1])).assignment == {}
+    assert rig.heartbeat("b", 3, owned={}).member_epoch == 4
+    assert rig.heartbeat("a", 3).assignment == rig.partitions(t=range(2))
 
 
 def test_an_expression_goes_with_the_last_member_that_has_it() -> None:

@@ -167,12 +167,8 @@ class Model:
 
     def settle(self) -> None:
         """Everybody beats, nothing is lost, and nobody comes or goes."""
-        # An instance that does not know its epoch gets in only after its session has ended.
-        known = {c.name for c in self.clients.values() if c.epoch or c.instance_id is None}
-        gone = [name for name in self.rig.group.profiles if name not in known]
-        if gone:
-            self.rig.fence(*gone)
         for _ in range(8):
+            self._end_sessions()
             for client in self.clients.values():
                 client.obey()
                 client.is_owed_full = True
@@ -181,6 +177,13 @@ class Model:
         for client in self.clients.values():
             client.obey()
         self.check()
+
+    def _end_sessions(self) -> None:
+        """An instance that was fenced and does not know its epoch gets in only after its end."""
+        known = {c.name for c in self.clients.values() if c.epoch or c.instance_id is None}
+        gone = [name for name in self.rig.group.profiles if name not in known]
+        if gone:
+            self.rig.fence(*gone)
 
     def used(self) -> int:
         return sum(len(ps) for client in self.clients.values() for ps in client.used.values())

@@ -7,8 +7,9 @@ Differences from Kafka:
 - A live group is not moved between the classic protocol and this one: a member that joins a group
   with members of the other protocol is refused, as Kafka does when
   `group.consumer.migration.policy` is `disabled`. A group without members takes either.
-- The topics of a regular expression are looked up before the answer, and not after it. So the first
-  answer has an assignment.
+- The topics of a new regular expression are looked up by the group's next heartbeat, and not beside
+  the first one. Both brokers answer the first one without them. One that matches no topic also
+  starts a new epoch of the group.
 - Partitions are assigned as soon as something has changed; Kafka may wait in between
   (`group.consumer.assignment.interval.ms`).
 """
