@@ -413,6 +413,7 @@ def converse(session: Session, seeds: tuple[int, ...]) -> list[Said]:
         tied_votes,
         expressions,
         offsets,
+        commits_for_another,
         topics_change,
         groups_seen_from_outside,
     ):
@@ -590,6 +591,7 @@ def offsets(s: Session) -> None:
     # Partitions that were kept since then take the old epoch, those that moved do not.
     for number in range(4):
         s.commit(g, "m1", now, "t1", {number: 20 + number})
+    for number in s.owned[g, "m2"]["t1"]:
         s.commit(g, "m2", s.epochs[g, "m2"], "t1", {number: 30 + number})
     s.commit(g, "m1", now, "t1", {number: 40 + number for number in range(4)})
     s.commit(g, "m1", s.epochs[g, "m1"], "t2", {0: 1})
@@ -599,6 +601,19 @@ def offsets(s: Session) -> None:
     s.heartbeat("leave", g, "m2", -1)
     s.commit(g, "", -1, "t1", {0: 60})
     s.fetch_offsets(g, None, -1, "t1")
+
+
+def commits_for_another(s: Session) -> None:
+    """A member of the present epoch commits what is another's; nothing that follows depends on it.
+
+    The other parts let members commit only what is their own, or with an old epoch."""
+    g = "g-another"
+    s.join(g, "m1", topics=["t1"])
+    s.join(g, "m2", topics=["t1"])
+    s.settle(g)
+    for member, other in (("m1", "m2"), ("m2", "m1")):
+        number = s.owned[g, other]["t1"][0]
+        s.commit(g, member, s.epochs[g, member], "t1", {number: 1})
 
 
 def topics_change(s: Session) -> None:
@@ -673,7 +688,10 @@ def _actions(
     yield "future", lambda: s.heartbeat("future", group, member, epoch + 1, owned=owned)
     yield "again", lambda: s.join(group, member, topics=topics)
     yield "leave", lambda: s.heartbeat("leave", group, member, -1)
-    yield "commit", lambda: s.commit(group, member, epoch, "t1", {number: offset})
+    own = owned.get("t1", [])
+    if own:
+        mine = own[number % len(own)]
+        yield "commit", lambda: s.commit(group, member, epoch, "t1", {mine: offset})
     yield "stale commit", lambda: s.commit(group, member, epoch - 1, "t1", {number: offset})
     yield "offsets", lambda: s.fetch_offsets(group, member, epoch, "t1")
     yield "describe", lambda: s.describe(group)

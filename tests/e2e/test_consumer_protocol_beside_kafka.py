@@ -15,6 +15,10 @@ from tests.e2e.processes import Broker
 SESSION_TIMEOUT_MS = "600000"
 SEEDS = (1, 2, 3, 4)
 STEPS_MIN = 400
+# Where Penstock means to answer otherwise than Kafka, by the beginning of what is said, with the
+# errors of both. A member does not commit for a partition that is another's, or a commit that was
+# under way for long could take back what the new owner has committed.
+DEVIATIONS = {"commit g-another": ("STALE_MEMBER_EPOCH", "NONE")}
 
 
 @pytest.fixture
@@ -43,10 +47,23 @@ def test_a_scripted_session_has_the_answers_of_kafka(both: Brokers) -> None:
     theirs = answers(both.kafka, is_java=True)
     ours = answers(both.penstock, is_java=False)
     assert len(theirs) > STEPS_MIN
+    deviations = 0
     for number, (said, expected) in enumerate(zip(ours, theirs, strict=False)):
+        if found := [each for each in DEVIATIONS if expected.label.startswith(each)]:
+            assert said.label == expected.label
+            assert (_commit_error(said), _commit_error(expected)) == DEVIATIONS[found[0]]
+            deviations += 1
+            continue
         # What follows the first difference is only its consequence.
         assert said == expected, f"step {number}: {expected.label}"
     assert len(ours) == len(theirs)
+    assert deviations >= len(DEVIATIONS)
+
+
+def _commit_error(said: Said) -> str:
+    (topic,) = said.answer["topics"]
+    (partition,) = topic["partitions"]
+    return str(partition["error_code"])
 
 
 def answers(bootstrap: str, *, is_java: bool) -> list[Said]:

@@ -243,7 +243,7 @@ def _update_profile(
     if is_member and profile == before:
         return _Change()
     has_topics = profile.topics != before.topics
-    has_expression = profile.expression != before.expression
+    has_expression = (profile.expression or "") != (before.expression or "")
     if has_expression and profile.expression:
         around.compile_expression(profile.expression)
     draft.write(MemberRecord(draft.group.group_id, member.member_id, profile))

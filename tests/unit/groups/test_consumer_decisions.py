@@ -61,9 +61,10 @@ def test_a_topic_that_does_not_exist_is_waited_for() -> None:
     assert (answer.member_epoch, answer.assignment) == (3, rig.partitions(t=range(2)))
 
 
-def test_a_first_member_that_reads_nothing_yet_is_in_the_group() -> None:
+@pytest.mark.parametrize("expression", [None, ""])
+def test_a_first_member_that_reads_nothing_yet_is_in_the_group(expression: str | None) -> None:
     rig = ConsumerRig(t=1)
-    answer = rig.join("a")
+    answer = rig.join("a", expression=expression)
     # Its epoch is not 0, with which it would join once more.
     assert (answer.member_epoch, answer.assignment) == (1, {})
     assert (rig.group.epoch, rig.group.target_epoch) == (1, 1)
