@@ -303,6 +303,22 @@ def test_members_learn_of_new_partitions() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_an_expression_is_looked_up_with_the_next_heartbeat(is_moved: bool) -> None:
+    """Also by the next coordinator, which does not know that nobody has done so."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        joined = await rig.join("a", topics=None, expression="t.*")
+        assert (joined.member_epoch, joined.assignment) == (1, {})
+        if is_moved:
+            rig = rig.next()
+        answer = await rig.heartbeat("a", 1)
+        assert (answer.member_epoch, answer.assignment) == (2, rig.owned(0, 1, 2, 3))
+
+    run(scenario)
+
+
 # Types
 
 
