@@ -87,7 +87,9 @@ def test_an_archived_topic_comes_back_identical(
         assert (records, is_resumed) == (len(source), False)
         assert stored(broker.bootstrap, target) == source
         assert len(Admin(broker.bootstrap).topics.partitions(target)) == PARTITIONS
-        with pytest.raises(ArchiveRefused, match="was already replayed into topic .*; with --again"):
+        with pytest.raises(
+            ArchiveRefused, match=r"was already replayed into topic .*; with --again"
+        ):
             replay(spark, broker.bootstrap, root, target)
 
         # As a table it has a topic's columns, with the original offsets.
