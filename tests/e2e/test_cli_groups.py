@@ -152,12 +152,12 @@ def test_a_group_whose_partitions_the_broker_assigns_is_shown_with_its_epochs(
         found = shell.json("group", "describe", group)
         (member,) = found["members"]
         assert (found["type"], found["assignor"]) == ("consumer", "uniform")
-        assert found["epoch"] == member["epoch"] == 1
+        assert found["epoch"] == member["epoch"] == 2
         assert member["target"] == member["partitions"]
         assert [one["partition"] for one in member["target"]] == [0, 1]
         text = shell.run("group", "describe", group, "--members")
         assert f"Group {group} (consumer) is stable, 1 member" in text
-        assert "epoch 1" in text
+        assert "epoch 2" in text
 
 
 def test_a_group_can_be_deleted(shell: Shell, group: str) -> None:
