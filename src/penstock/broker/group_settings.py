@@ -57,8 +57,4 @@ class SettingsOfGroups:
             consumer_assignors=tuple(
                 self._cluster.broker_setting("group.consumer.assignors").split(",")
             ),
-            consumer_migration_policy=self._cluster.broker_setting(
-                "group.consumer.migration.policy"
-            ).lower(),
-            consumer_expression_refresh_ms=setting("group.consumer.regex.refresh.interval.ms"),
         )

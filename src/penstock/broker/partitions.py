@@ -68,7 +68,7 @@ class Partitions:
         self._on_removed: list[Callable[[Replica], None]] = []
 
     def follow(self, catalogue: Catalogue) -> None:
-        """From now on a partition that is elsewhere is told from one that there is not."""
+        """From now on it knows whether a partition is on another node or does not exist."""
         self._catalogue = catalogue
 
     def on_added(self, callback: Callable[[Replica], None]) -> None:

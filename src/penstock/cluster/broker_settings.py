@@ -427,15 +427,16 @@ _CONSUMER_GROUPS = (
         STRING,
         "bidirectional",
         "Whether groups may change between the classic and the new protocol while they have "
-        "members: to the new one (upgrade), back (downgrade), both (bidirectional) or not at all "
-        "(disabled).",
+        "members. Kept, but without effect on this broker: groups change only while they are "
+        "empty.",
         _check_policy,
     ),
     _row(
         "group.consumer.regex.refresh.interval.ms",
         INT,
         600_000,
-        "How often expressions that members subscribe with are compared with all topics again.",
+        "Kept, but without effect on this broker: expressions that members subscribe with are "
+        "compared with the topics whenever these change.",
         at_least(10_000),
     ),
 )

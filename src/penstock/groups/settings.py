@@ -30,6 +30,3 @@ class GroupSettings:
     # group.consumer.max.size, and never above the limit of the process
     consumer_group_size_max: int = 2**31 - 1
     consumer_assignors: tuple[str, ...] = ("uniform", "range")  # group.consumer.assignors
-    consumer_migration_policy: str = "bidirectional"  # group.consumer.migration.policy
-    # group.consumer.regex.refresh.interval.ms
-    consumer_expression_refresh_ms: int = 600_000
