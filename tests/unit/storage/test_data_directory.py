@@ -178,7 +178,7 @@ def test_an_identity_with_a_bad_bit_in_each_copy_is_refused(tmp_path: Path) -> N
     directory.close()
     file = tmp_path / "penstock.json"
     name = directory.directory_id.encode()
-    file.write_bytes(file.read_bytes().replace(name, b"x" + name[1:]))
+    file.write_bytes(file.read_bytes().replace(name, bytes([name[0] ^ 1]) + name[1:]))
     assert "damaged" in refusal(tmp_path)
 
 
