@@ -5,7 +5,7 @@ fields that the CRC leaves out. Records are decoded only where somebody must loo
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from penstock.model.topic_config import TimestampType
@@ -282,6 +282,25 @@ def scan_batch(payload: bytes, header: BatchHeader) -> Iterator[RawRecord]:
         if abs(base_timestamp + raw.timestamp_delta) > TIMESTAMP_MAX:
             raise CorruptBatch("the timestamp of a record is longer than 64 bits")
         yield raw
+
+
+def keep_records(
+    batch: bytes | bytearray | memoryview, header: BatchHeader, is_kept: Callable[[int], bool]
+) -> bytes:
+    """The batch with only those of its records whose offset is wanted, as after compaction: they
+    keep their offsets, and the batch spans as many as before. Raises CorruptBatch."""
+    payload = batch_payload(batch, header)
+    kept = bytearray()
+    count = 0
+    for raw in scan_batch(payload, header):
+        if is_kept(header.base_offset + raw.offset_delta):
+            kept += payload[raw.start : raw.end]
+            count += 1
+    if not count:
+        # Nothing is compressed then either.
+        attributes = header.attributes & ~CODEC_MASK
+        return seal(header._replace(attributes=attributes, record_count=0), b"")
+    return seal(header._replace(record_count=count), compress(header.codec, kept))
 
 
 def decode_records(

@@ -51,9 +51,11 @@ def build_own(
     return seal(header, _CONTENT.pack(kind, index, term) + payload)
 
 
-def parse_own(batch: bytes | bytearray | memoryview) -> OwnContent:
+def parse_own(
+    batch: bytes | bytearray | memoryview, header: BatchHeader | None = None
+) -> OwnContent:
     """What an own entry says; raises CorruptBatch if the batch is none. Checks no CRC."""
-    header = parse_header(batch)
+    header = header or parse_header(batch)
     if not header.is_own:
         raise CorruptBatch("the batch is not Raft's own entry")
     content = bytes(memoryview(batch)[HEADER_SIZE : header.size])

@@ -6,6 +6,7 @@ written; then they become batches without an offset, or empty ones (`records/own
 
 import struct
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from penstock.model.ids import BrokerId, DirectoryId, LogIndex, Offset, ReplicaId, Term
@@ -17,6 +18,7 @@ from penstock.storage.log import LogEntry
 
 # No group comes near it: it only bounds what a damaged length can make us read.
 MEMBERS_MAX = 10_000
+MEMBERSHIPS_KEPT_MAX = 256
 
 _COUNTS = struct.Struct(">HH")
 _MEMBER = struct.Struct(">iB")
@@ -44,7 +46,15 @@ def encode_membership(membership: Membership) -> bytes:
 
 def decode_membership(data: Batch, *, may_be_empty: bool = False) -> Membership:
     """Only a log that was made for a replica that came back knows of no voters at first."""
-    data = bytes(data)
+    membership = _decode_membership(bytes(data))
+    if not membership.voters and not may_be_empty:
+        raise DecodeError("a membership without voters")
+    return membership
+
+
+# The groups of a node have few memberships among them: after a start, thousands share one.
+@lru_cache(maxsize=MEMBERSHIPS_KEPT_MAX)
+def _decode_membership(data: bytes) -> Membership:
     try:
         voter_count, learner_count = _COUNTS.unpack_from(data)
         if voter_count + learner_count > MEMBERS_MAX:
@@ -55,8 +65,6 @@ def decode_membership(data: Batch, *, may_be_empty: bool = False) -> Membership:
     membership = Membership(frozenset(members[:voter_count]), frozenset(members[voter_count:]))
     if end != len(data) or len(membership.members) != voter_count + learner_count:
         raise DecodeError("a membership names a replica twice or does not end where it should")
-    if not membership.voters and not may_be_empty:
-        raise DecodeError("a membership without voters")
     return membership
 
 

@@ -285,6 +285,8 @@ class GroupMember(ABC):
         self._ledger.restore(content.producers)
         self._starts.truncate(0)
         self._installed_offset = self.log_end_offset = content.offset
+        # Readers of a follower must hear that it serves nobody until it has caught up.
+        self._watches.notify()
 
     def log_start_noted(self, index: int, offset: Offset) -> None:
         self._starts.note(index, offset)

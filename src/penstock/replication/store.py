@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from os.path import join
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
@@ -223,9 +224,10 @@ class ReplicaStore:
         founders: Founders,
     ) -> list[_Place]:
         places = []
+        topic = self._directory.topic_directory(topic_id)
         for partition in partitions:
             key = PartitionId(topic_id, partition.partition)
-            path = self._directory.partition_directory(topic_id, partition.partition)
+            path = topic / str(partition.partition)
             known = self._hard_states.get(key)
             places.append(
                 _Place(partition, key, path, config, founders[partition.partition], known)
@@ -365,7 +367,7 @@ class ReplicaStore:
         )
 
     def _is_returning(self, place: _Place) -> bool:
-        is_marked = self._file_system.exists(place.path / RETURNING)
+        is_marked = self._file_system.exists(join(place.path, RETURNING))
         return is_marked or (place.known is not None and place.known.is_gone)
 
     def _forgets(self, place: _Place) -> bool:

@@ -1,23 +1,36 @@
 """The write side of a node: what all its logs hand to the disk, and how they hear of it.
 
 Jobs run in worker threads. What they report comes back to the event loop in one call for all that
-are done by then, so that a node with many busy partitions is woken once and not once for each. A
-journal of the whole node would stand here: it would take the jobs of a turn and sync once.
+are done by then, so that a node with many busy partitions is woken once and not once for each.
+
+Where many logs write in answer to the same reports, as thousands do that were elected together,
+they share jobs, and each job syncs the whole disk instead of its logs one by one. A journal of the
+whole node would stand here: it would take the jobs of a turn and sync once.
 
 A disk that hangs without an error has failed all the same. A job counts from when it was handed
 over, so one that waits for a thread among others that hang is as late as they are.
 """
 
 import asyncio
+import contextlib
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from threading import Lock
 from typing import Any, Final, Protocol
 
 from penstock.replication.exchange import TICK_SECONDS
+from penstock.storage.file_system import WholeDisk
 
 DISK_TIMEOUT_S: Final = 3.0
+# From this many logs on that write in the same turn, they share jobs, of at most so many logs each.
+# A sync of the whole disk waits for what other programs wrote to it, so a few logs sync themselves.
+TOGETHER_MIN = 64
+TOGETHER_MAX = 512
+
+# The disk that so many files are on, or None where it is not worth it or not possible to sync it.
+FindDisk = Callable[[int], WholeDisk | None]
 
 
 class DiskHangs(OSError):
@@ -28,6 +41,19 @@ class HandsJobs(Protocol):
     def check_deadline(self) -> object: ...
 
 
+class WritesLog(Protocol):
+    """Its jobs have two parts, in worker threads; neither raises, and the second one reports."""
+
+    def write(self, job: Any, /) -> None: ...
+
+    def end(self, job: Any, /, *, is_disk_synced: bool = False) -> None:
+        """Syncs, unless the whole disk was synced since `write`."""
+        ...
+
+
+_Started = tuple[WritesLog, Any]
+
+
 class WriteSide:
     """Shared by all that hands jobs to the disk of one node.
 
@@ -36,23 +62,37 @@ class WriteSide:
     """
 
     __slots__ = (
+        "_find_disk",
         "_is_due",
         "_loop",
         "_reports",
         "_start",
+        "_started",
         "_ticks_max",
         "_timeout_s",
         "_waiting",
+        "_writing",
         "now",
     )
 
-    def __init__(self, executor: Executor, timeout_s: float = DISK_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        executor: Executor,
+        timeout_s: float = DISK_TIMEOUT_S,
+        find_disk: FindDisk = lambda files: None,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         # Where the threads can do without, no future is made that nobody would look at.
         self._start: Callable[..., object] = getattr(executor, "start", executor.submit)
         self._reports: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         # Whether the loop has been asked to take the reports and has not begun.
         self._is_due = False
+        self._find_disk = find_disk
+        # While reports are taken: the writes that were started since, which may share jobs.
+        self._started: list[_Started] | None = None
+        # Threads that write at the same time spend much of it on handing the interpreter to each
+        # other. Syncs still wait together.
+        self._writing = Lock()
         self.now = 0
         self._timeout_s = timeout_s
         self._ticks_max = math.ceil(timeout_s / TICK_SECONDS)
@@ -62,6 +102,13 @@ class WriteSide:
     def start(self, work: Callable[..., None], *arguments: Any) -> None:
         """Runs it in a worker thread; it must not raise, and reports how it ended."""
         self._start(work, *arguments)
+
+    def start_write(self, log: WritesLog, job: Any) -> None:
+        """Runs both parts of a job of this log in a worker thread."""
+        if self._started is None:
+            self._start(_run, log, job)
+        else:
+            self._started.append((log, job))
 
     def report(self, callback: Callable[..., None], *arguments: Any) -> None:
         """From a worker thread: calls back on the event loop, in the order of the reports."""
@@ -75,14 +122,38 @@ class WriteSide:
         # First of all: what is reported from now on may come too late for this call.
         self._is_due = False
         reports = self._reports
+        started = self._started = []
         try:
             while reports:
                 callback, arguments = reports.popleft()
                 callback(*arguments)
         finally:
+            self._started = None
+            self._hand_over(started)
             # Left over by one that raised: a bug in one log must not silence the others.
             if reports:
                 self._loop.call_soon(self._take_reports)
+
+    def _hand_over(self, started: Sequence[_Started]) -> None:
+        if len(started) < TOGETHER_MIN:
+            for log, job in started:
+                self._start(_run, log, job)
+            return
+        for first in range(0, len(started), TOGETHER_MAX):
+            self._start(self._run_together, started[first : first + TOGETHER_MAX])
+
+    def _run_together(self, started: Sequence[_Started]) -> None:
+        """In a worker thread."""
+        disk = None
+        with contextlib.suppress(OSError):
+            # Before anything is written: it tells of failures only since then.
+            disk = self._find_disk(len(started))
+        with self._writing:
+            for log, job in started:
+                log.write(job)
+        is_disk_synced = disk is not None and _is_synced(disk)
+        for log, job in started:
+            log.end(job, is_disk_synced=is_disk_synced)
 
     def watch(self, handed: HandsJobs) -> None:
         """A job of it is under way, so it is asked with every tick whether that is late."""
@@ -102,3 +173,20 @@ class WriteSide:
 
     def error(self) -> DiskHangs:
         return DiskHangs(f"the disk has not answered for {self._timeout_s:g} s")
+
+
+def _is_synced(disk: WholeDisk) -> bool:
+    """If not, each log syncs itself, and hears of what is lost of its own files."""
+    try:
+        disk.sync()
+    except OSError:
+        return False
+    finally:
+        disk.close()
+    return True
+
+
+def _run(log: WritesLog, job: Any) -> None:
+    """In a worker thread."""
+    log.write(job)
+    log.end(job)

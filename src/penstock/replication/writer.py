@@ -102,6 +102,7 @@ _Outcomes = list[tuple[object, Exception | None]]
 
 class _Job:
     __slots__ = (
+        "broken",
         "checkpointer",
         "chores",
         "done",
@@ -121,6 +122,8 @@ class _Job:
         # How many of them are carried out.
         self.done = 0
         self.failure: OSError | None = None
+        # Why the log is not to be trusted any more: a failed sync, damage, or a bug of ours.
+        self.broken: Exception | None = None
         self.is_reported = False
         self.syncs = True
         self.chores: list[tuple[Chore, asyncio.Future[Any]]] = []
@@ -247,7 +250,7 @@ class Writer:
             return
         job = self._running = self._next_job()
         self._side.watch(self)
-        self._side.start(self._run, job)
+        self._side.start_write(self, job)
 
     def _has_work(self) -> bool:
         if self._broken is not None:
@@ -348,20 +351,34 @@ class Writer:
 
     # In the worker thread
 
-    def _run(self, job: _Job) -> None:
-        report = self._side.report
+    def write(self, job: _Job) -> None:
+        """The first part of a job: what comes before the sync."""
         try:
             self._carry_out(job)
+        except Exception as error:
+            job.broken = error
+
+    def end(self, job: _Job, *, is_disk_synced: bool = False) -> None:
+        """The second part; the whole disk may have been synced since the first."""
+        report = self._side.report
+        try:
+            if job.broken is not None:
+                raise job.broken
             if job.syncs and (job.writes or not job.chores):
-                self._log.sync()
+                self._sync(is_disk_synced)
             if job.checkpointer is None:
                 report(self._finished, job)
                 return
             report(self._wrote, job)
             report(self._finished_chores, job, self._run_chores(job, job.checkpointer))
         except Exception as error:
-            # A failed sync, damage, or a bug of ours: in each case the log is not to be trusted.
             report(self._broke, job, error)
+
+    def _sync(self, is_disk_synced: bool) -> None:
+        if is_disk_synced:
+            self._log.note_synced()
+        else:
+            self._log.sync()
 
     def _carry_out(self, job: _Job) -> None:
         """Batches of neighbouring writes go to the log together, unless something is between."""

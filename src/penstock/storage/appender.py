@@ -50,7 +50,7 @@ def _with_own(own: OwnTable, batch: Bytes, header: BatchHeader) -> OwnTable:
 
 
 class Appender:
-    __slots__ = ("_dirty", "_has_new_names", "_state", "_uncut")
+    __slots__ = ("_dirty", "_has_new_names", "_state", "_uncut", "_was_dirty")
 
     def __init__(self, state: LogState) -> None:
         self._state = state
@@ -58,6 +58,8 @@ class Appender:
         # the write went through to be told of a failed write-back.
         self._dirty: dict[Segment, None] = {}
         self._has_new_names = False
+        # Whether something was unsynced already when the last append began.
+        self._was_dirty = False
         # Failed writes that could not be cut back at once; nothing is written or cut before they
         # are.
         self._uncut: list[_Write] = []
@@ -70,6 +72,7 @@ class Appender:
         """Raises OSError with the log as it was, on disk and in memory."""
         with self._state.lock:
             self.cut_back()
+            self._was_dirty = self.is_dirty
             writes, own = self._plan(batches)
             self._state.segments.active.prepare()
             try:
@@ -90,8 +93,16 @@ class Appender:
                 self._sync_all()
             except OSError as error:
                 raise SyncFailed(error.errno, error.strerror, str(self._state.directory)) from error
-            for segment in tuple(self._dirty):
-                self.forget(segment)
+            self._forget_all()
+
+    def note_synced(self) -> None:
+        """The whole disk was opened before the last append and synced after it. It tells only of
+        what it failed to write since it was opened: what is older needs a sync of its own."""
+        with self._state.lock:
+            if self._was_dirty:
+                self.sync()
+            self._has_new_names = False
+            self._forget_all()
 
     def _sync_all(self) -> None:
         for segment in self._dirty:
@@ -99,6 +110,10 @@ class Appender:
         if self._has_new_names:
             self._state.file_system.sync_directory(self._state.directory)
             self._has_new_names = False
+
+    def _forget_all(self) -> None:
+        for segment in tuple(self._dirty):
+            self.forget(segment)
 
     def forget(self, segment: Segment) -> None:
         """The segment needs no sync, or none any more."""
@@ -165,8 +180,7 @@ class Appender:
         self._has_new_names = False
 
     def close(self) -> None:
-        for segment in tuple(self._dirty):
-            self.forget(segment)
+        self._forget_all()
 
     def _plan(self, batches: Sequence[Bytes]) -> tuple[list[_Write], OwnTable]:
         """What to write where, and Raft's own entries as they will be then."""

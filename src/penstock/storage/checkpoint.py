@@ -7,6 +7,7 @@ written. Everything it names is on disk for good: what differs from it later is 
 import json
 import struct
 from collections.abc import Sequence
+from os.path import join
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from penstock.model.errors import StorageDamaged
 from penstock.model.ids import NO_END, UNKNOWN_END, LogEnd
 from penstock.records.own_entries import OwnKind
 from penstock.storage.checksummed import unwrap, wrap
-from penstock.storage.file_system import FileSystem
+from penstock.storage.file_system import AnyPath, FileSystem
 from penstock.storage.layout import CHECKPOINT
 from penstock.storage.own_table import LogBase, OwnEntry, OwnTable
 from penstock.storage.segment import SegmentFacts
@@ -37,6 +38,8 @@ class Doubt(NamedTuple):
 
 
 NO_DOUBT = Doubt()
+# As a checkpoint has it; nearly all of them do.
+_NO_DOUBT_FACTS = [list(end) for end in NO_DOUBT]
 
 
 class Checkpoint(NamedTuple):
@@ -93,7 +96,7 @@ class Checkpoint(NamedTuple):
         return wrap(_MAGIC, _VERSION, _FACTS_LENGTH.pack(len(text)) + text + self.state)
 
 
-def decode_checkpoint(path: Path, data: bytes) -> Checkpoint:
+def decode_checkpoint(path: AnyPath, data: bytes) -> Checkpoint:
     content = unwrap(path, _MAGIC, _VERSION, data)
     try:
         (length,) = _FACTS_LENGTH.unpack_from(content)
@@ -106,8 +109,8 @@ def decode_checkpoint(path: Path, data: bytes) -> Checkpoint:
             state_offset=facts["state_offset"],
             doubt=_doubt(facts),
             base=_base(facts["base"]),
-            own=tuple(_own_entry(entry) for entry in facts["own"]),
-            segments=tuple(SegmentFacts(*segment) for segment in facts["segments"]),
+            own=tuple([_own_entry(entry) for entry in facts["own"]]),
+            segments=tuple([SegmentFacts(*segment) for segment in facts["segments"]]),
             state=content[end:],
         )
     except (struct.error, ValueError, KeyError, TypeError) as error:
@@ -116,6 +119,8 @@ def decode_checkpoint(path: Path, data: bytes) -> Checkpoint:
 
 def _doubt(facts: dict[str, Any]) -> Doubt:
     if "doubt" in facts:
+        if facts["doubt"] == _NO_DOUBT_FACTS:
+            return NO_DOUBT
         return Doubt(*(LogEnd(*end) for end in facts["doubt"]))
     # Written before the end of a log was noted with its loss.
     return Doubt(lost=UNKNOWN_END) if facts["has_lost"] else NO_DOUBT
@@ -133,9 +138,9 @@ def _own_entry(facts: list[Any]) -> OwnEntry:
 
 def read_checkpoint(file_system: FileSystem, directory: Path) -> Checkpoint:
     """Raises StorageDamaged if it is missing: a partition has one from its first moment."""
-    path = directory / CHECKPOINT
+    path = join(directory, CHECKPOINT)
     try:
         data = file_system.read(path)
     except (FileNotFoundError, NotADirectoryError):
-        raise StorageDamaged(str(path), 0, "the file is missing") from None
+        raise StorageDamaged(path, 0, "the file is missing") from None
     return decode_checkpoint(path, data)

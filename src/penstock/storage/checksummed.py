@@ -1,11 +1,10 @@
 """Small files that know whether they are whole: magic, version and checksum, then the content."""
 
 import struct
-from pathlib import Path
 
 from penstock.model.errors import StorageDamaged
 from penstock.records.checksum import crc32c
-from penstock.storage.file_system import Bytes
+from penstock.storage.file_system import AnyPath, Bytes
 
 # Magic, version, checksum of what follows the prefix, and its length.
 _PREFIX = struct.Struct(">4sHIQ")
@@ -16,7 +15,7 @@ def wrap(magic: bytes, version: int, content: Bytes) -> bytes:
     return _PREFIX.pack(magic, version, crc32c(content), len(content)) + bytes(content)
 
 
-def unwrap(path: Path, magic: bytes, version: int, data: bytes) -> bytes:
+def unwrap(path: AnyPath, magic: bytes, version: int, data: bytes) -> bytes:
     """The content; raises StorageDamaged, naming the file, if it is not what was wrapped."""
     if len(data) < _PREFIX.size:
         raise StorageDamaged(str(path), len(data), "the file is too short")

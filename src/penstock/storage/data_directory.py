@@ -177,8 +177,12 @@ class DataDirectory:
                 found += [topic / name for name in sorted(names, key=int)]
         return found
 
+    def topic_directory(self, topic_id: TopicId) -> Path:
+        """Each partition's is in it, under its number."""
+        return self._topics / topic_id.hex
+
     def partition_directory(self, topic_id: TopicId, partition: int) -> Path:
-        return self._topics / topic_id.hex / str(partition)
+        return self.topic_directory(topic_id) / str(partition)
 
     def list_topic_directories(self) -> list[TopicId]:
         return [

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
+# A start looks at thousands of files once, and to make a Path of each costs more than to look.
+AnyPath: TypeAlias = Path | str
 
 TEMPORARY_SUFFIX = ".tmp"
 
@@ -92,7 +94,7 @@ class FileSystem(Protocol):
         """A new file, or an existing one emptied."""
         ...
 
-    def exists(self, path: Path) -> bool: ...
+    def exists(self, path: AnyPath) -> bool: ...
 
     def is_directory(self, path: Path) -> bool: ...
 
@@ -122,7 +124,7 @@ class FileSystem(Protocol):
         would go unnoticed."""
         ...
 
-    def read(self, path: Path) -> bytes: ...
+    def read(self, path: AnyPath) -> bytes: ...
 
     def write_atomically(self, path: Path, data: Bytes) -> None:
         """After a crash the file holds the old content or the new, never a mix; durable."""
@@ -293,7 +295,7 @@ class RealFileSystem:
     def create(self, path: Path) -> RealFile:
         return RealFile(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644))
 
-    def exists(self, path: Path) -> bool:
+    def exists(self, path: AnyPath) -> bool:
         return os.path.exists(path)
 
     def is_directory(self, path: Path) -> bool:
@@ -349,8 +351,12 @@ class RealFileSystem:
         is_worth_it = files >= FILES_FOR_ONE_SYNC and can_sync_whole_disks(os.uname().release)
         return RealWholeDisk(path) if is_worth_it else None
 
-    def read(self, path: Path) -> bytes:
-        return path.read_bytes()
+    def read(self, path: AnyPath) -> bytes:
+        file = RealFile(os.open(path, os.O_RDONLY))
+        try:
+            return file.pread(file.size(), 0)
+        finally:
+            file.close()
 
     def write_atomically(self, path: Path, data: Bytes) -> None:
         write_atomically(self, path, data)

@@ -235,12 +235,14 @@ def _log_faults(path: Path, blocks: Blocks) -> None:
 
 def _apply(content: bytes, states: _States) -> None:
     position = 0
+    # A node has far fewer topics and directories than groups, and to make an id takes long.
+    ids: dict[bytes, TopicId] = {}
     while position < len(content):
         kind, topic, partition, term, vote, where, length = _RECORD.unpack_from(content, position)
         position += _RECORD.size
         directory = content[position : position + length].decode()
         position += length
-        topic_id = TopicId(UUID(bytes=topic))
+        topic_id = ids.get(topic) or ids.setdefault(topic, TopicId(UUID(bytes=topic)))
         if kind == _FORGET_TOPIC:
             _forget(states, topic_id)
         elif kind == _STATE:

@@ -40,6 +40,18 @@ def base_offset_of(name: str, suffix: str = SEGMENT_SUFFIX) -> int | None:
     return int(digits)
 
 
+def by_suffix(names: list[str]) -> dict[str, list[int]]:
+    """The base offsets in the names of a directory's files, by what follows them; in the order of
+    the names."""
+    found: dict[str, list[int]] = {}
+    for name in names:
+        suffix = name[_DIGITS:]
+        digits = name[:_DIGITS]
+        if len(digits) == _DIGITS and suffix and digits.isdecimal():
+            found.setdefault(suffix, []).append(int(digits))
+    return found
+
+
 def base_offsets(names: list[str], suffix: str = SEGMENT_SUFFIX) -> list[int]:
     found = (base_offset_of(name, suffix) for name in names)
     return sorted(base for base in found if base is not None)

@@ -10,6 +10,7 @@ to change the list of segments. What `append` wrote is visible to readers at onc
 """
 
 from collections.abc import Callable, Sequence
+from os.path import join
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -70,7 +71,7 @@ class Log:
     @staticmethod
     def exists(directory: Path, *, file_system: FileSystem) -> bool:
         """Whether a log was made here and its making was finished; says nothing of its health."""
-        return file_system.exists(directory / CHECKPOINT)
+        return file_system.exists(join(directory, CHECKPOINT))
 
     @staticmethod
     def sync_names(directory: Path, *, file_system: FileSystem) -> None:
@@ -301,6 +302,10 @@ class Log:
     def sync(self) -> None:
         """Returns once everything that was appended is on disk."""
         self._appender.sync()
+
+    def note_synced(self) -> None:
+        """The whole disk was opened before the last append and synced after it."""
+        self._appender.note_synced()
 
     def checkpoint_due(self) -> bool:
         return self._checkpointer.is_due

@@ -110,7 +110,7 @@ class LogState:
         # The owner's state for the next checkpoint; on disk it may be older, if one failed.
         self.state = checkpoint.state
         self.state_offset = checkpoint.state_offset
-        self.note_flushed(checkpoint)
+        self.note_flushed(checkpoint, own)
         # What was written since the last checkpoint, and so would be read again after a crash.
         self.unsaved_bytes = 0
         self.unsaved_batches = 0
@@ -135,10 +135,12 @@ class LogState:
         self.extent = Extent.of(own, end_offset)
         self.cuts += 1
 
-    def note_flushed(self, checkpoint: Checkpoint) -> None:
-        """This checkpoint is on disk, or will be there before anything else is."""
+    def note_flushed(self, checkpoint: Checkpoint, own: OwnTable | None = None) -> None:
+        """This checkpoint is on disk, or will be there before anything else is; `own`: its table,
+        if the caller has it."""
+        own = own or OwnTable(checkpoint.base, checkpoint.own)
         # Everything up to this index is on disk for good, and the last segment of the checkpoint.
-        self.flushed_index = checkpoint.flushed_index
+        self.flushed_index = own.last_index(checkpoint.flushed_offset)
         self.flushed_base = checkpoint.flushed_base
         self.saved_offset = checkpoint.saved_offset
 

@@ -57,7 +57,7 @@ class OwnEntry(NamedTuple):
 
 def read_own(batch: bytes | bytearray | memoryview, header: BatchHeader) -> OwnEntry:
     """The own entry in this batch; raises CorruptBatch if it is none."""
-    content = parse_own(batch)
+    content = parse_own(batch, header)
     return OwnEntry(
         content.index, header.leader_epoch, header.base_offset, content.kind, content.payload
     )

@@ -39,6 +39,7 @@ from penstock.storage.layout import (
     SEGMENT_SUFFIX,
     TIME_INDEX_SUFFIX,
     base_offsets,
+    by_suffix,
     segment_path,
 )
 from penstock.storage.log_state import LogState
@@ -73,11 +74,12 @@ def recover(
     """
     names = _finished(directory, file_system)
     checkpoint = read_checkpoint(file_system, directory)
-    deleted = base_offsets(names, _DELETED_SEGMENT)
+    bases = by_suffix(names)
+    deleted = bases.get(_DELETED_SEGMENT, [])
     checkpoint = _without_deleted(checkpoint, deleted)
-    _remove_leftovers(directory, names, checkpoint, file_system)
-    found = base_offsets(names)
-    _check_listed(directory, checkpoint, found, file_system)
+    _remove_leftovers(directory, names, bases, checkpoint, file_system)
+    found = bases.get(SEGMENT_SUFFIX, [])
+    active_size = _check_listed(directory, checkpoint, found, file_system)
     state = LogState(
         directory,
         config=config,
@@ -87,7 +89,7 @@ def recover(
         checkpoint=checkpoint,
     )
     younger = [base for base in found if base > _last_base(checkpoint)]
-    _Recovery(state, checkpoint, on_batch, is_shared).run(younger)
+    _Recovery(state, checkpoint, on_batch, is_shared).run(active_size, younger)
     return state, bool(deleted)
 
 
@@ -173,7 +175,11 @@ def _without_deleted(checkpoint: Checkpoint, deleted: list[int]) -> Checkpoint:
 
 
 def _remove_leftovers(
-    directory: Path, names: list[str], checkpoint: Checkpoint, file_system: FileSystem
+    directory: Path,
+    names: list[str],
+    bases: dict[str, list[int]],
+    checkpoint: Checkpoint,
+    file_system: FileSystem,
 ) -> None:
     """What a crash left of writes, compactions and deletions that were under way.
 
@@ -184,7 +190,7 @@ def _remove_leftovers(
             file_system.remove(directory / name)
     first = checkpoint.segments[0].base_offset
     for suffix in (SEGMENT_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-        for base in base_offsets(names, suffix):
+        for base in bases.get(suffix, ()):
             if base < first:
                 file_system.remove(segment_path(directory, base, suffix))
 
@@ -196,16 +202,19 @@ def remove_deleted_marks(directory: Path, file_system: FileSystem) -> None:
 
 def _check_listed(
     directory: Path, checkpoint: Checkpoint, found: list[int], file_system: FileSystem
-) -> None:
-    """Each segment of the checkpoint is there, and as long as it should be."""
+) -> int:
+    """Each segment of the checkpoint is there, and as long as it should be; returns how long the
+    last one is."""
     on_disk = set(found)
     listed = {facts.base_offset for facts in checkpoint.segments}
     last = _last_base(checkpoint)
+    size = 0
     for facts in checkpoint.segments:
         path = segment_path(directory, facts.base_offset)
         if facts.base_offset not in on_disk:
             if facts.size > 0:
                 raise StorageDamaged(str(path), 0, "the segment is missing")
+            size = 0
             continue
         size = file_system.size(path)
         if size < facts.size or (size > facts.size and facts.base_offset != last):
@@ -217,6 +226,7 @@ def _check_listed(
         path = segment_path(directory, base)
         if first < base < last and base not in listed and file_system.size(path) > 0:
             raise StorageDamaged(str(path), 0, "the checkpoint does not name this segment")
+    return size
 
 
 class _Recovery:
@@ -230,13 +240,13 @@ class _Recovery:
         self._on_batch = on_batch
         self._is_shared = is_shared
 
-    def run(self, younger: list[int]) -> None:
+    def run(self, active_size: int, younger: list[int]) -> None:
+        """`active_size`: of the file of the checkpoint's last segment."""
         self._replay()
         sizes = {base: self._file_size(base) for base in younger}
         self._drop_empty(sizes)
         later = sorted(sizes)
-        active = self._state.segments.active
-        is_whole = self._check_tail(active, self._file_size(active.base_offset), later)
+        is_whole = self._check_tail(self._state.segments.active, active_size, later)
         while is_whole and later:
             base = later.pop(0)
             is_whole = self._add_segment(base, sizes[base], later)
@@ -245,9 +255,7 @@ class _Recovery:
         self._state.publish_extent()
 
     def _file_size(self, base: int) -> int:
-        path = segment_path(self._state.directory, base)
-        file_system = self._state.file_system
-        return file_system.size(path) if file_system.exists(path) else 0
+        return self._state.file_system.size(segment_path(self._state.directory, base))
 
     def _drop_empty(self, sizes: dict[int, int]) -> None:
         """Segments that were made just before the crash and hold nothing."""

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from penstock.storage.file_system import Bytes, write_atomically
+from penstock.storage.file_system import AnyPath, Bytes, write_atomically
 
 # What a disk writes as a whole.
 SECTOR_BYTES = 512
@@ -336,7 +336,7 @@ class FaultFileSystem:
 
     # What a test does to a file behind the broker's back
 
-    def inode(self, path: Path) -> Inode:
+    def inode(self, path: AnyPath) -> Inode:
         inode = self._entries.get(str(path))
         if inode is None:
             raise FileNotFoundError(errno.ENOENT, "No such file", str(path))
@@ -367,7 +367,7 @@ class FaultFileSystem:
         self._change(parent, _link(name, inode))
         return FaultFile(self, inode)
 
-    def exists(self, path: Path) -> bool:
+    def exists(self, path: AnyPath) -> bool:
         self.check_alive()
         return str(path) in self._entries
 
@@ -455,7 +455,7 @@ class FaultFileSystem:
             for change in self._pending.pop(directory):
                 change(self._durable)
 
-    def read(self, path: Path) -> bytes:
+    def read(self, path: AnyPath) -> bytes:
         self.before_read()
         return bytes(self.inode(path).data)
 

@@ -17,9 +17,10 @@ from penstock.storage.file_system import RealFileSystem
 from penstock.storage.log import EntriesGone, Log
 from tests.unit.storage.logs import START_MS, Bench, batch, checkpoint, headers, own, record
 
-BATCHES = 700
-# Threads that never wait take turns with the writer, so on a slow or busy machine it stops earlier.
-WORK_S_MAX = 8.0
+# What the writer appends, and for how many seconds at most: threads that never wait take turns with
+# it, so on a slow or busy machine it stops earlier.
+SHORT = (350, 4.0)
+LONG = (1_400, 30.0)
 # Only what hangs takes so long, however busy the machine is.
 PATIENCE_S = 100
 
@@ -35,8 +36,10 @@ def _switch_threads_often() -> Iterator[None]:
 class Crew:
     """Threads that work on one log until its writer is done; the first failure is raised."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, *, batches: int, work_s_max: float) -> None:
         self.log = log
+        self.batches = batches
+        self.work_s_max = work_s_max
         self.safe_end = 0
         self.is_done = False
         self.rounds = 0
@@ -54,7 +57,7 @@ class Crew:
         assert not any(thread.is_alive() for thread in threads), "it hangs"
 
     def _count_rounds(self, rounds_max: int) -> Iterator[int]:
-        end = time.monotonic() + WORK_S_MAX
+        end = time.monotonic() + self.work_s_max
         while self.rounds < rounds_max and time.monotonic() < end:
             yield self.rounds
             self.rounds += 1
@@ -68,7 +71,7 @@ class Crew:
             self.is_done = self.is_done or work in (self.write, self.elect)
 
     def write(self) -> None:
-        for number in self._count_rounds(BATCHES):
+        for number in self._count_rounds(self.batches):
             offset = self.log.end_offset
             one = record(b"%d" % offset, b"key %d" % (number % 10))
             self.log.append([batch(offset, one)])
@@ -80,7 +83,7 @@ class Crew:
     def elect(self) -> None:
         """Writes uncommitted entries, cuts them off, and commits others in their place."""
         log = self.log
-        for number in self._count_rounds(BATCHES // 4):
+        for number in self._count_rounds(self.batches // 4):
             begin = log.last_index + 1
             for _ in range(1 + number % 3):
                 log.append([own(log, OwnKind.NEW_TERM, term=log.last_term + 1)])
@@ -161,8 +164,13 @@ class Crew:
             assert found is None or found.timestamp_ms == START_MS
 
 
-@pytest.fixture
-def crew(tmp_path: Path) -> Crew:
+@pytest.fixture(
+    params=[
+        pytest.param(SHORT, id="short"),
+        pytest.param(LONG, id="long", marks=pytest.mark.soak),
+    ]
+)
+def crew(tmp_path: Path, request: pytest.FixtureRequest) -> Crew:
     config = TopicConfig(
         segment_bytes=2000,
         index_interval_bytes=300,
@@ -171,7 +179,8 @@ def crew(tmp_path: Path) -> Crew:
         min_cleanable_dirty_ratio=0.1,
     )
     bench = Bench(RealFileSystem(), config, directory=tmp_path / "0", open_max=3)
-    return Crew(bench.create())
+    batches, work_s_max = request.param
+    return Crew(bench.create(), batches=batches, work_s_max=work_s_max)
 
 
 def test_readers_see_whole_batches_while_the_writer_rolls(crew: Crew) -> None:

@@ -12,7 +12,7 @@ from penstock.model.errors import StorageDamaged
 from penstock.model.ids import PartitionId, PartitionIndex, TopicId
 from penstock.records.checksum import crc32c
 from penstock.storage import hard_states
-from penstock.storage.file_system import SyncFailed
+from penstock.storage.file_system import AnyPath, SyncFailed
 from penstock.storage.hard_state_blocks import MARK, MARK_1, PAGE_BYTES
 from penstock.storage.hard_states import HardStates, StoredHardState, read_hard_states
 from tests.unit.storage.fault_file_system import FaultFile, FaultFileSystem, PowerLoss
@@ -260,7 +260,7 @@ class UnreadablePage(FaultFileSystem):
 
     bad = -1
 
-    def read(self, path: Path) -> bytes:
+    def read(self, path: AnyPath) -> bytes:
         if self.bad >= 0:
             raise OSError(errno.EIO, "Input/output error", str(path))
         return super().read(path)
