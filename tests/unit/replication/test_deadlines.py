@@ -5,7 +5,7 @@ from typing import TypeVar
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.groups.deadlines import Deadlines
+from penstock.replication.deadlines import Deadlines
 
 K = TypeVar("K")
 
