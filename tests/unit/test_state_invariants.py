@@ -90,7 +90,7 @@ def _groups() -> GroupsState:
 def test_stored_groups_with_members_have_a_leader_among_them() -> None:
     driver = Driver()
     driver.stable({})
-    record = driver.group._generation_record()
+    record = driver.group.generation_record()
     state = _groups()
     state.apply(record)
     state.validate()

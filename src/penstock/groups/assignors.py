@@ -10,19 +10,27 @@ packages, in the group `penstock.assignors`, when it is first needed.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
 from penstock.model.errors import Explained, Reason, Refused
 from penstock.model.ids import MemberId
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 ENTRY_POINTS: Final = "penstock.assignors"
 UNIFORM: Final = "uniform"
 RANGE: Final = "range"
+# For share groups, whose members may have the same partition.
+SIMPLE: Final = "simple"
 BUILT_IN: Final = (UNIFORM, RANGE)
 
 Assignment = Mapping[UUID, frozenset[int]]
+# Members and partitions that may be assigned on the event loop: in about 20 ms. Where members read
+# different topics, each of them takes longer.
+QUICK_WORK_MAX: Final = 20_000
+MIXED_WORK: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +50,8 @@ class AssignmentSpec:
     partitions: Mapping[UUID, int]
     # Whether all members subscribe to the same topics.
     is_homogeneous: bool
+    # Of a share group: the partitions that may be assigned by now, which may be fewer.
+    assignable: Assignment | None = None
 
 
 class Assignor(Protocol):
@@ -70,7 +80,21 @@ def load_assignor(name: str) -> Assignor:
     return _load_foreign(name)
 
 
+def load_share_assignors(names: Sequence[str]) -> dict[str, Assignor]:
+    """As in Kafka there is just one for share groups. A site can't add its own yet."""
+    if tuple(names) != (SIMPLE,):
+        raise Explained(
+            f"group.share.assignors has to be {SIMPLE}, the one assignor that there is."
+        )
+    from penstock.groups.simple_assignor import SimpleAssignor
+
+    return {SIMPLE: SimpleAssignor()}
+
+
 def _load_foreign(name: str) -> Assignor:
+    # It takes a good part of a start to import, and hardly any node needs it.
+    from importlib.metadata import entry_points
+
     found = [point for point in entry_points(group=ENTRY_POINTS) if point.name == name]
     if not found:
         others = sorted({point.name for point in entry_points(group=ENTRY_POINTS)})
@@ -82,7 +106,7 @@ def _load_foreign(name: str) -> Assignor:
     return GuardedAssignor(name, _made(found[0]))
 
 
-def _made(point: EntryPoint) -> Callable[[AssignmentSpec], Any]:
+def _made(point: "EntryPoint") -> Callable[[AssignmentSpec], Any]:
     place = f"The assignor {point.name!r} ({point.value})"
     try:
         made = point.load()()
@@ -113,6 +137,14 @@ class GuardedAssignor:
         except Exception as error:
             complaint = f"failed: {type(error).__name__}: {error}"
         raise Refused(Reason.UNKNOWN_SERVER_ERROR, f"The assignor {self.name!r} {complaint}.")
+
+
+def is_quick(assignor: Assignor, spec: AssignmentSpec) -> bool:
+    """Whether it surely takes little time: nobody knows how long a site's own one takes."""
+    if isinstance(assignor, GuardedAssignor):
+        return False
+    work = len(spec.members) + sum(spec.partitions.values())
+    return work * (1 if spec.is_homogeneous else MIXED_WORK) <= QUICK_WORK_MAX
 
 
 class _BadAssignmentError(Exception):

@@ -2,21 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
+from penstock.groups.classic_member import MemberProtocol as MemberProtocol
 from penstock.groups.modern_records import Partitions
 from penstock.model.errors import Reason
 from penstock.model.ids import GroupId, MemberId, TopicName
 
 NO_MEMBER = MemberId("")
 NO_GENERATION = -1
-
-
-class MemberProtocol(NamedTuple):
-    """One way of assigning partitions that a member can take part in, and its data for it."""
-
-    name: str
-    metadata: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +118,24 @@ class ConsumerAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShareHeartbeat:
+    """What a member of a share group says (KIP-932); None where nothing has changed."""
+
+    group_id: GroupId
+    member_id: MemberId
+    # Its own, or 0 to join, -1 to leave.
+    member_epoch: int
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topics: frozenset[str] | None = None
+
+
+# Members of both kinds of groups are told the same.
+ShareAnswer: TypeAlias = ConsumerAnswer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerMemberDescription:
     member_id: MemberId
     member_epoch: int
@@ -133,6 +145,8 @@ class ConsumerMemberDescription:
     client_host: str
     topics: frozenset[str]
     expression: str | None
+    # Whether it speaks the classic protocol.
+    is_classic: bool
     # What is its own, with what it still has to give up, and what it shall have.
     assignment: Partitions
     target: Partitions
@@ -146,6 +160,10 @@ class ConsumerDescription:
     target_epoch: int
     assignor: str
     members: tuple[ConsumerMemberDescription, ...] = ()
+
+
+# A share group has no instances, expressions or partitions to give up.
+ShareDescription: TypeAlias = ConsumerDescription
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +182,7 @@ class GroupDescription:
     state: str
     protocol_type: str
     protocol: str
-    # Which protocol its members speak: "classic" or "consumer".
+    # Which protocol its members speak: "classic", "consumer" or "share".
     group_type: str = "classic"
     members: tuple[MemberDescription, ...] = ()
 

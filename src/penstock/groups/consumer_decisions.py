@@ -1,23 +1,24 @@
 """What follows from the heartbeats of a consumer group (KIP-848): records, and an answer.
 
-Pure: a decision looks at the group and its surroundings, and `ModernGroup.apply` does the rest. The
-rules are Kafka's, but for these:
+Pure: a decision looks at the group and its surroundings, and `ModernGroup.apply` does the rest.
+What is public here is also part of the decisions on share groups (`share_decisions.py`). The rules
+are Kafka's, but for these:
 
 - the topics of a new regular expression are looked up by the group's next heartbeat, and not in the
   background; in both cases the heartbeat that brings it is answered without them;
-- partitions are assigned as soon as the group's epoch has grown, without a pause in between;
+- partitions are assigned as soon as the group's epoch has grown, without a pause in between, but
+  for what may take long: that is done beside (`target_maker.py`), with the old target until then;
 - the racks of partitions play no part, since no assignor looks at them.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
-from uuid import UUID
 
-from penstock.groups.assignors import AssignmentSpec, Assignor, MemberSubscription
-from penstock.groups.catalog import KnownTopic, TopicCatalog, metadata_hash
+from penstock.groups.assignors import Assignor, is_quick
+from penstock.groups.catalog import TopicCatalog, metadata_hash
 from penstock.groups.commands import ConsumerAnswer, ConsumerHeartbeat
-from penstock.groups.modern_group import ModernGroup, ModernMember
+from penstock.groups.modern_group import FIRST_EPOCH, ModernGroup, ModernMember
 from penstock.groups.modern_records import (
     CurrentAssignment,
     CurrentRecord,
@@ -27,11 +28,14 @@ from penstock.groups.modern_records import (
     MemberProfile,
     MemberRecord,
     ModernRecord,
+    Partitions,
     ResolvedExpression,
     TargetEpochRecord,
     TargetRecord,
 )
 from penstock.groups.reconciliation import Goal, is_subset, reconcile
+from penstock.groups.settings import MigrationPolicy
+from penstock.groups.targets import known_topics, target_records, target_work
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import MemberId
 
@@ -54,11 +58,16 @@ class Surroundings:
     assignors: Mapping[str, Assignor]
     compile_expression: Callable[[str], Expression]
     members_max: int
+    # Of a group that became a classic one again.
+    classic_members_max: int
+    migration: MigrationPolicy
     heartbeat_interval_ms: int
     now_ms: int
     # Topics may have come, gone or grown since the group was looked at last, or an expression waits
     # to be looked up.
     is_stale: bool = False
+    # A worker makes a target for the group just now.
+    is_target_under_way: bool = False
 
 
 class Decision(NamedTuple):
@@ -69,6 +78,9 @@ class Decision(NamedTuple):
     after: ModernMember | None = None
     # The group's next heartbeat has to look up what the member's expression matches.
     is_unresolved: bool = False
+    is_target_due: bool = False
+    # Of a share group: members read partitions for which the state of its queue is not kept yet.
+    lacks_queues: bool = False
 
 
 class _Change(NamedTuple):
@@ -80,16 +92,19 @@ class _Change(NamedTuple):
     is_known: bool = False
 
 
-class _Draft:
+class Draft:
     """The group as it will be once the records that are decided so far are applied."""
 
     def __init__(self, group: ModernGroup) -> None:
         self.group = group
         self.records: list[ModernRecord] = []
+        # The target of the group's epoch has to be made elsewhere.
+        self.is_target_due = False
 
     def write(self, record: ModernRecord) -> None:
         if not self.records:
             self.group = self.group.copy()
+        record = record._replace(kind=self.group.kind)
         self.group.apply(record)
         self.records.append(record)
 
@@ -99,14 +114,10 @@ def decide_heartbeat(
 ) -> Decision:
     """Raises Refused for a member that can't be in the group. A member that only says that it lives
     costs the same in a group of any size, and writes nothing."""
-    draft = _Draft(group)
+    draft = Draft(group)
     member = _admitted(draft, command, around)
-    change = _update_profile(draft, member, command, around)
-    if change.is_known or around.is_stale:
-        _renew_epoch(draft, around, is_bumped=change.is_known)
-    if draft.group.epoch > draft.group.target_epoch:
-        _assign(draft, member.member_id, around)
-    after = _reconciled(draft, member.member_id, command, around, is_changed=change.is_any)
+    profile = _updated(member.profile, command)
+    after = progress(draft, member, profile, command.owned, around)
     tells_all = command.member_epoch == JOIN_EPOCH or command.is_full
     is_other = after.current.assigned != member.current.assigned
     answer = ConsumerAnswer(
@@ -120,16 +131,32 @@ def decide_heartbeat(
         ),
     )
     is_unresolved = _is_unresolved(draft.group, after.profile)
-    return Decision(draft.records, answer, member.current, after, is_unresolved)
+    return Decision(
+        draft.records, answer, member.current, after, is_unresolved, draft.is_target_due
+    )
+
+
+def progress(
+    draft: Draft,
+    member: ModernMember,
+    profile: MemberProfile,
+    owned: Partitions | None,
+    around: Surroundings,
+) -> ModernMember:
+    """The member as it is after it said all this, and the group with it."""
+    change = update_profile(draft, member, profile, around)
+    if draft.group.epoch > draft.group.target_epoch:
+        assign(draft, member.member_id, around)
+    return reconciled(draft, member.member_id, owned, around, is_changed=change.is_any)
 
 
 def decide_leave(group: ModernGroup, command: ConsumerHeartbeat, around: Surroundings) -> Decision:
     member_id, instance_id = command.member_id, command.instance_id
     answer = ConsumerAnswer(member_id=member_id, member_epoch=command.member_epoch)
     if instance_id is None:
-        member = _known(group, member_id)
+        member = known_member(group, member_id)
     else:
-        member = _check_instance(group, member_id, instance_id)
+        member = check_instance(group, member_id, instance_id)
     if instance_id is not None and command.member_epoch == AWAY_EPOCH:
         away = replace(member.current, epoch=AWAY_EPOCH, revoking={})
         record = CurrentRecord(group.group_id, member_id, away)
@@ -142,39 +169,45 @@ def decide_removal(
     group: ModernGroup, member_ids: Iterable[MemberId], around: Surroundings
 ) -> list[ModernRecord]:
     """Members go, and what they had is free; the next heartbeat of another one assigns it."""
-    draft = _Draft(group)
+    draft = Draft(group)
     for member_id in member_ids:
-        _remove(draft, member_id)
-    _renew_epoch(draft, around, is_bumped=True)
+        remove_member(draft, member_id)
+    renew_epoch(draft, around, is_bumped=True)
     return draft.records
 
 
 # Who may be in the group
 
 
-def _admitted(draft: _Draft, command: ConsumerHeartbeat, around: Surroundings) -> ModernMember:
+def _admitted(draft: Draft, command: ConsumerHeartbeat, around: Surroundings) -> ModernMember:
     group, member_id, instance_id = draft.group, command.member_id, command.instance_id
     is_joining = command.member_epoch == JOIN_EPOCH
     static_id = group.static_id(instance_id)
     if static_id is None and member_id not in group.profiles:
-        if len(group.profiles) >= around.members_max:
-            detail = (
-                f"group {group.group_id} has {len(group.profiles)} members, and may not have more"
-            )
-            raise Refused(Reason.GROUP_MAX_SIZE_REACHED, detail)
+        check_size(group, around.members_max)
         if is_joining:
             return ModernMember(member_id, MemberProfile(), CurrentAssignment())
     if instance_id is not None and static_id is not None and is_joining:
-        return _replaced(draft, group.member(static_id), command)
+        existing = known_member(group, static_id)
+        if existing.profile.classic is None and existing.current.epoch != AWAY_EPOCH:
+            detail = f"instance {instance_id} of group {group.group_id} is {static_id}"
+            raise Refused(Reason.UNRELEASED_INSTANCE_ID, detail)
+        return replaced_member(draft, existing, member_id)
     if instance_id is not None and not is_joining:
-        member = _check_instance(group, member_id, instance_id)
+        member = check_instance(group, member_id, instance_id)
     else:
-        member = _known(group, member_id)
+        member = known_member(group, member_id)
     _check_epoch(member.current, command)
     return member
 
 
-def _known(group: ModernGroup, member_id: MemberId) -> ModernMember:
+def check_size(group: ModernGroup, members_max: int) -> None:
+    if len(group.profiles) >= members_max:
+        detail = f"group {group.group_id} has {len(group.profiles)} members, and may not have more"
+        raise Refused(Reason.GROUP_MAX_SIZE_REACHED, detail)
+
+
+def known_member(group: ModernGroup, member_id: MemberId) -> ModernMember:
     member = group.member(member_id)
     if member is None:
         detail = f"{member_id} is not a member of group {group.group_id}"
@@ -182,7 +215,7 @@ def _known(group: ModernGroup, member_id: MemberId) -> ModernMember:
     return member
 
 
-def _check_instance(group: ModernGroup, member_id: MemberId, instance_id: str) -> ModernMember:
+def check_instance(group: ModernGroup, member_id: MemberId, instance_id: str) -> ModernMember:
     static_id = group.static_id(instance_id)
     if static_id is None:
         detail = f"group {group.group_id} has no instance {instance_id}"
@@ -190,7 +223,7 @@ def _check_instance(group: ModernGroup, member_id: MemberId, instance_id: str) -
     if static_id != member_id:
         detail = f"instance {instance_id} of group {group.group_id} is now {static_id}"
         raise Refused(Reason.FENCED_INSTANCE_ID, detail)
-    return _known(group, member_id)
+    return known_member(group, member_id)
 
 
 def _check_epoch(current: CurrentAssignment, command: ConsumerHeartbeat) -> None:
@@ -206,25 +239,19 @@ def _check_epoch(current: CurrentAssignment, command: ConsumerHeartbeat) -> None
     raise Refused(Reason.FENCED_MEMBER_EPOCH, detail)
 
 
-def _replaced(
-    draft: _Draft, existing: ModernMember | None, command: ConsumerHeartbeat
-) -> ModernMember:
+def replaced_member(draft: Draft, existing: ModernMember, member_id: MemberId) -> ModernMember:
     """A static member comes back, maybe under another id, and goes on with what it had."""
-    assert existing is not None
-    group_id, member_id = draft.group.group_id, command.member_id
-    if existing.current.epoch != AWAY_EPOCH:
-        detail = f"instance {command.instance_id} of group {group_id} is {existing.member_id}"
-        raise Refused(Reason.UNRELEASED_INSTANCE_ID, detail)
+    group_id = draft.group.group_id
     target = draft.group.target(existing.member_id)
     current = replace(existing.current, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
-    _remove(draft, existing.member_id)
+    remove_member(draft, existing.member_id)
     draft.write(MemberRecord(group_id, member_id, existing.profile))
     draft.write(TargetRecord(group_id, member_id, target))
     draft.write(CurrentRecord(group_id, member_id, current))
     return ModernMember(member_id, existing.profile, current)
 
 
-def _remove(draft: _Draft, member_id: MemberId) -> None:
+def remove_member(draft: Draft, member_id: MemberId) -> None:
     group_id = draft.group.group_id
     draft.write(CurrentRecord(group_id, member_id, None))
     draft.write(TargetRecord(group_id, member_id, None))
@@ -234,11 +261,20 @@ def _remove(draft: _Draft, member_id: MemberId) -> None:
 # What it wants to read
 
 
-def _update_profile(
-    draft: _Draft, member: ModernMember, command: ConsumerHeartbeat, around: Surroundings
+def update_profile(
+    draft: Draft, member: ModernMember, profile: MemberProfile, around: Surroundings
+) -> _Change:
+    """Also what follows for the group's epoch, and from other topics that it reads."""
+    change = _changed_profile(draft, member, profile, around)
+    if change.is_known or around.is_stale:
+        renew_epoch(draft, around, is_bumped=change.is_known)
+    return change
+
+
+def _changed_profile(
+    draft: Draft, member: ModernMember, profile: MemberProfile, around: Surroundings
 ) -> _Change:
     before = member.profile
-    profile = _updated(before, command)
     is_member = member.member_id in draft.group.profiles
     if is_member and profile == before:
         return _Change()
@@ -256,7 +292,7 @@ def _is_unresolved(group: ModernGroup, profile: MemberProfile) -> bool:
 
 
 def _updated(profile: MemberProfile, command: ConsumerHeartbeat) -> MemberProfile:
-    said = {
+    said: dict[str, object] = {
         "instance_id": command.instance_id,
         "rack_id": command.rack_id,
         "client_id": command.client_id,
@@ -266,6 +302,13 @@ def _updated(profile: MemberProfile, command: ConsumerHeartbeat) -> MemberProfil
         "rebalance_timeout_ms": command.rebalance_timeout_ms,
         "assignor": command.assignor,
     }
+    updated = with_news(profile, said)
+    # From now on it speaks the new protocol.
+    return updated if updated.classic is None else replace(updated, classic=None)
+
+
+def with_news(profile: MemberProfile, said: Mapping[str, object]) -> MemberProfile:
+    """None says nothing; a profile without news is the same one."""
     changed = {
         name: value
         for name, value in said.items()
@@ -274,21 +317,16 @@ def _updated(profile: MemberProfile, command: ConsumerHeartbeat) -> MemberProfil
     return replace(profile, **changed) if changed else profile  # type: ignore[arg-type]
 
 
-def _renew_epoch(draft: _Draft, around: Surroundings, *, is_bumped: bool) -> None:
+def renew_epoch(draft: Draft, around: Surroundings, *, is_bumped: bool) -> None:
     """The group's next epoch, if it was changed or its topics were."""
     is_resolved = _resolve_expressions(draft, around)
-    found = metadata_hash(_topics(draft.group, around.catalog))
+    found = metadata_hash(known_topics(draft.group, around.catalog))
     if is_bumped or is_resolved or found != draft.group.metadata_hash:
         epoch = GroupEpoch(draft.group.epoch + 1, found)
         draft.write(EpochRecord(draft.group.group_id, epoch))
 
 
-def _topics(group: ModernGroup, catalog: TopicCatalog) -> Iterable[KnownTopic]:
-    found = (catalog.find(name) for name in group.subscribed_topics())
-    return (topic for topic in found if topic is not None)
-
-
-def _resolve_expressions(draft: _Draft, around: Surroundings) -> bool:
+def _resolve_expressions(draft: Draft, around: Surroundings) -> bool:
     """Whether a member may read other topics now: also with an expression that matches nothing, if
     it had another one before."""
     group_id = draft.group.group_id
@@ -321,48 +359,25 @@ def _matching(expression: str, around: Surroundings) -> frozenset[str]:
 # Who gets what
 
 
-def _assign(draft: _Draft, member_id: MemberId, around: Surroundings) -> None:
-    """A target for the group's epoch, which this member is the first to ask for; only what is new
-    in it is written."""
+def assign(draft: Draft, member_id: MemberId, around: Surroundings) -> None:
+    """A target for the group's epoch, or a note that it takes too long to be made here."""
     group = draft.group
-    assignor = around.assignors.get(group.preferred_assignor(around.assignors, member_id) or "")
-    if assignor is None:
-        # Nobody asked for one, or it was taken out of the settings meanwhile.
-        assignor = next(iter(around.assignors.values()))
-    targets = assignor.assign(_spec(group, around.catalog))
-    for each in group.profiles:
-        target = {t: partitions for t, partitions in targets.get(each, {}).items() if partitions}
-        if target != group.targets.get(each):
-            draft.write(TargetRecord(group.group_id, each, target))
-    draft.write(TargetEpochRecord(group.group_id, group.epoch))
+    if not around.is_target_under_way:
+        work = target_work(group, around.assignors, around.catalog, member_id)
+        if is_quick(work.assignor, work.spec):
+            for record in [*target_records(group, work.assignor.assign(work.spec))]:
+                draft.write(record)
+            return
+    draft.is_target_due = True
+    if group.target_epoch < FIRST_EPOCH:
+        # So that its members have an epoch, in which they own nothing.
+        draft.write(TargetEpochRecord(group.group_id, FIRST_EPOCH))
 
 
-def _spec(group: ModernGroup, catalog: TopicCatalog) -> AssignmentSpec:
-    topics = {topic.name: topic for topic in _topics(group, catalog)}
-    # Members that read the same share what was found out for the first of them.
-    topic_ids: dict[frozenset[str], frozenset[UUID]] = {}
-    members = {}
-    for member_id, profile in group.profiles.items():
-        names = group.topics_of(profile)
-        if names not in topic_ids:
-            topic_ids[names] = frozenset(topics[name].topic_id for name in names if name in topics)
-        members[member_id] = MemberSubscription(
-            instance_id=profile.instance_id,
-            rack_id=profile.rack_id,
-            topic_ids=topic_ids[names],
-            assigned=group.target(member_id),
-        )
-    return AssignmentSpec(
-        members=members,
-        partitions={topic.topic_id: topic.partitions for topic in topics.values()},
-        is_homogeneous=group.is_homogeneous,
-    )
-
-
-def _reconciled(
-    draft: _Draft,
+def reconciled(
+    draft: Draft,
     member_id: MemberId,
-    command: ConsumerHeartbeat,
+    owned: Partitions | None,
     around: Surroundings,
     *,
     is_changed: bool,
@@ -381,7 +396,7 @@ def _reconciled(
         is_subscribed=topic_ids.__contains__,
         is_free=lambda topic_id, partition: group.is_free(topic_id, partition, member_id),
     )
-    current = reconcile(member.current, goal, command.owned, is_changed=is_changed)
+    current = reconcile(member.current, goal, owned, is_changed=is_changed)
     if current == member.current:
         return member
     draft.write(CurrentRecord(group.group_id, member_id, current))

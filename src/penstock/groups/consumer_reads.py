@@ -1,4 +1,4 @@
-"""What may be asked of a consumer group (KIP-848) besides its heartbeats, and what it answers."""
+"""What may be asked of a consumer or share group besides its heartbeats, and what it answers."""
 
 from collections.abc import Sequence
 from uuid import UUID
@@ -10,13 +10,13 @@ from penstock.groups.commands import (
     ConsumerMemberDescription,
     GroupDescription,
 )
+from penstock.groups.group import Group
 from penstock.groups.modern_group import ModernGroup, ModernMember
-from penstock.groups.modern_records import CurrentAssignment, Partitions
-from penstock.groups.subscriptions import CONSUMER_PROTOCOL_TYPE
+from penstock.groups.modern_records import CurrentAssignment, GroupKind, Partitions
+from penstock.groups.records import GroupMetadata
+from penstock.groups.transitions import GroupState
 from penstock.model.errors import Reason, Refused
-from penstock.model.ids import MemberId
-
-CONSUMER_TYPE = "consumer"
+from penstock.model.ids import GroupId, MemberId
 
 
 def check_commit(
@@ -29,11 +29,15 @@ def check_commit(
     One that has may commit whatever is not another's: Kafka allows that too, and so lets a late
     commit of who had a partition before take back a newer one.
     """
+    if group.kind is not GroupKind.CONSUMER:
+        detail = f"{group.group_id} is not a consumer group"
+        raise Refused(Reason.GROUP_ID_NOT_FOUND, detail)
     epoch = command.generation
     if epoch < 0 and not group.profiles:
         return [None] * len(command.offsets)
     member = _member(group, command.member_id)
-    if not command.knows_member_epochs:
+    stale = _stale_reason(member)
+    if not command.knows_member_epochs and member.profile.classic is None:
         detail = "members of a consumer group commit with OffsetCommit version 9 or above"
         raise Refused(Reason.UNSUPPORTED_VERSION, detail)
     if epoch > member.current.epoch:
@@ -49,7 +53,7 @@ def check_commit(
         )
         if is_late and not is_allowed:
             raise _stale(member, epoch)
-        outcomes.append(None if is_allowed else Reason.STALE_MEMBER_EPOCH)
+        outcomes.append(None if is_allowed else stale)
     return outcomes
 
 
@@ -72,7 +76,13 @@ def _member(group: ModernGroup, member_id: MemberId) -> ModernMember:
 
 def _stale(member: ModernMember, epoch: int) -> Refused:
     detail = f"{member.member_id} is at epoch {member.current.epoch}, not at {epoch}"
-    return Refused(Reason.STALE_MEMBER_EPOCH, detail)
+    return Refused(_stale_reason(member), detail)
+
+
+def _stale_reason(member: ModernMember) -> Reason:
+    """In the words of the protocol that the member speaks."""
+    is_classic = member.profile.classic is not None
+    return Reason.ILLEGAL_GENERATION if is_classic else Reason.STALE_MEMBER_EPOCH
 
 
 def _is_own(member: ModernMember, topic_id: UUID, partition: int, epoch: int) -> bool:
@@ -88,9 +98,23 @@ def summarize(group: ModernGroup) -> GroupDescription:
     return GroupDescription(
         group_id=group.group_id,
         state=group.state.value,
-        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        # The protocol types of both kinds are called as the kinds.
+        protocol_type=group.kind.value,
         protocol="",
-        group_type=CONSUMER_TYPE,
+        group_type=group.kind.value,
+    )
+
+
+def summarize_classic(
+    group_id: GroupId, group: Group | None, metadata: GroupMetadata | None
+) -> GroupDescription:
+    """Of a classic group, or of one that nobody is in, as far as it is stored."""
+    if group is not None:
+        state, protocol_type = group.state, group.protocol_type
+    else:
+        state, protocol_type = GroupState.EMPTY, metadata.protocol_type if metadata else ""
+    return GroupDescription(
+        group_id=group_id, state=state.value, protocol_type=protocol_type, protocol=""
     )
 
 
@@ -117,14 +141,16 @@ def _describe_member(group: ModernGroup, member: ModernMember) -> ConsumerMember
         client_host=profile.client_host,
         topics=profile.topics,
         expression=profile.expression,
-        assignment=_held(member.current),
+        is_classic=profile.classic is not None,
+        assignment=held_partitions(member.current),
         target=group.target(member.member_id),
     )
 
 
-def _held(current: CurrentAssignment) -> Partitions:
+def held_partitions(current: CurrentAssignment | None) -> Partitions:
+    """What is a member's own, with what it still has to give up."""
     held: dict[UUID, frozenset[int]] = {}
-    for topics in (current.assigned, current.revoking):
+    for topics in () if current is None else (current.assigned, current.revoking):
         for topic_id, epochs in topics.items():
             held[topic_id] = held.get(topic_id, frozenset()) | epochs.keys()
     return held

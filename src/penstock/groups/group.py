@@ -50,11 +50,18 @@ class Group(Membership):
         self._joined_while_waiting = False
         self._is_storing_assignment = False
 
-    def start_sessions(self) -> list[Effect]:
+    def start_sessions(self, *, is_settled: bool = False) -> list[Effect]:
         """After a restart every member has a whole session to be heard of again."""
         for member in self.members:
             self._reset_session(member)
-        if len(self.members) > self._settings.members_max:
+        is_due = self.is_leaderless and not is_settled
+        if is_due or len(self.members) > self._settings.members_max:
+            self._prepare_rebalance()
+        return self._take_effects()
+
+    def topic_changed(self, topic: str) -> list[Effect]:
+        """Leaders look at the topics themselves, so this is for a group without one."""
+        if self.is_leaderless and self.state is STABLE and self.is_subscribed_to(topic):
             self._prepare_rebalance()
         return self._take_effects()
 
@@ -192,7 +199,7 @@ class Group(Membership):
         if self.state is STABLE and not self._would_change(member, topics_before):
             self._effects.append(
                 Store(
-                    record=self._generation_record(),
+                    record=self.generation_record(),
                     purpose=Purpose.REPLACED,
                     member_id=new_member_id,
                     ticket=ticket,
@@ -261,6 +268,7 @@ class Group(Membership):
             self._set_timer(Timer.JOIN, max(self.members.rebalance_timeout_ms, RETRY_MS_MIN))
             return
         self._is_first_rebalance = self._joined_while_waiting = False
+        self.is_leaderless = False
         self.generation += 1
         self.protocol = self.members.select_protocol() if self.members else None
         self.topics = self._subscribed_topics()
@@ -268,14 +276,14 @@ class Group(Membership):
         if self.members:
             self._answer_joins()
         else:
-            self._effects.append(Store(record=self._generation_record(), purpose=Purpose.EMPTIED))
+            self._effects.append(Store(record=self.generation_record(), purpose=Purpose.EMPTIED))
 
     def _answer_joins(self) -> None:
         self.members.unsynced.update(self.members.ids())
         for member in self.members:
             is_leader = member.member_id == self.members.leader
             self._answer_join(member, self._joined(member, tells_members=is_leader))
-            member.is_new = False
+            member.is_new, member.own_generation = False, None
             self._reset_session(member)
         self._set_timer(Timer.SYNC, self.members.rebalance_timeout_ms)
 
@@ -317,7 +325,7 @@ class Group(Membership):
 
     def _assign(self, command: Sync) -> None:
         """Takes what the leader has decided; the members get it once it is stored."""
-        record = self._generation_record(command.assignments)
+        record = self.generation_record(command.assignments)
         if record.metadata.size > self._settings.generation_bytes_max:
             self._reset_assignments(Reason.UNKNOWN_SERVER_ERROR)
             self._rebalance()
@@ -327,7 +335,7 @@ class Group(Membership):
 
     def _check_sync(self, command: Sync) -> Member:
         member = self._check_member(command.member_id, command.instance_id)
-        self._check_generation(command.generation)
+        self._check_generation(member, command.generation)
         for said, known in (
             (command.protocol_type, self.protocol_type),
             (command.protocol, self.protocol),
@@ -462,11 +470,11 @@ class Group(Membership):
             self._remove(member)
             self._rebalance()
 
-    def close(self) -> list[Effect]:
-        """The group is deleted, or coordinated elsewhere from now on."""
+    def close(self, refused: Reason = Reason.NOT_COORDINATOR) -> list[Effect]:
+        """The group is deleted, or coordinated elsewhere from now on, or of another type."""
         for member in self.members:
-            self._answer_join(member, JoinAnswer(refused=Reason.NOT_COORDINATOR))
-            self._answer_sync(member, SyncAnswer(refused=Reason.NOT_COORDINATOR))
+            self._answer_join(member, JoinAnswer(refused=refused, member_id=member.member_id))
+            self._answer_sync(member, SyncAnswer(refused=refused))
         for member_id in (*self.members.ids(), *self.members.pending):
             self._cancel_timer(Timer.SESSION, member_id)
         self._cancel_timer(Timer.JOIN)

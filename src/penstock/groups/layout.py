@@ -44,6 +44,10 @@ def write_compact_string(text: str | None) -> bytes:
     return write_varint(len(data) + 1) + data
 
 
+def write_compact_bytes(data: bytes) -> bytes:
+    return write_varint(len(data) + 1) + data
+
+
 def write_compact_array(items: Iterable[bytes]) -> bytes:
     parts = list(items)
     return write_varint(len(parts) + 1) + b"".join(parts)
@@ -105,6 +109,10 @@ class Reader:
 
     def bytes_(self) -> bytes:
         return self._take(self._length())
+
+    def nullable_bytes(self) -> bytes | None:
+        length = self._length()
+        return None if length == LENGTH_OF_NULL else self._take(length)
 
     def array_length(self) -> int:
         length = self._length()

@@ -20,6 +20,9 @@ class Member:
     session_timeout_ms: int
     protocols: tuple[MemberProtocol, ...]
     assignment: bytes = b""
+    # Of a member that was behind when its group became a classic one: until it joins, it may go on
+    # in the epoch that it has.
+    own_generation: int | None = None
     # Until its first join is answered: such a member does not know its id and can't heartbeat.
     is_new: bool = False
     join_ticket: Ticket | None = None

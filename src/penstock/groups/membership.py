@@ -4,7 +4,7 @@
 collected as effects.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Self
 
 from penstock.groups.commands import (
@@ -38,6 +38,9 @@ class Membership:
         self.state_timestamp_ms = clock.now_ms()
         # What this generation reads; None when that can't be known.
         self.topics: frozenset[str] | None = None
+        # No member knows that it leads: this was a consumer group (KIP-848) before, without a
+        # rebalance since then. So nobody looks for new partitions, either.
+        self.is_leaderless = False
         self._settings = settings
         self._clock = clock
         self._effects: list[Effect] = []
@@ -53,6 +56,7 @@ class Membership:
         group.protocol = metadata.protocol
         group.state_timestamp_ms = metadata.state_timestamp_ms
         group._restore_members(metadata)
+        group.is_leaderless = bool(metadata.members) and metadata.leader is None
         group.topics = group._subscribed_topics()
         return group
 
@@ -73,6 +77,15 @@ class Membership:
             self.state = GroupState.STABLE
         if metadata.leader is not None and metadata.leader in self.members:
             self.members.leader = metadata.leader
+
+    def adopt(self, members: Iterable[Member], *, generation: int, protocol_type: str) -> None:
+        """The members of what was a group of another type."""
+        assert not self.members
+        for member in members:
+            self.members.add(member)
+        self.state, self.generation = GroupState.STABLE, generation
+        self.protocol_type, self.protocol = protocol_type, self.members.select_protocol()
+        self.topics = self._subscribed_topics()
 
     # What others may know and do
 
@@ -95,7 +108,7 @@ class Membership:
     def heartbeat(self, member_id: MemberId, instance_id: str | None, generation: int) -> int:
         """The session's length, to be counted from now; raises when this is not a member."""
         member = self._check_member(member_id, instance_id)
-        self._check_generation(generation)
+        self._check_generation(member, generation)
         return member.session_timeout_ms
 
     def check_commit(self, member_id: MemberId, instance_id: str | None, generation: int) -> None:
@@ -105,8 +118,8 @@ class Membership:
         if generation < 0 and member_id == NO_MEMBER and instance_id is None:
             detail = f"group {self.group_id} has members, and only they may commit"
             raise Refused(Reason.UNKNOWN_MEMBER_ID, detail)
-        self._check_member(member_id, instance_id)
-        self._check_generation(generation)
+        member = self._check_member(member_id, instance_id)
+        self._check_generation(member, generation)
         if self.state is GroupState.COMPLETING_REBALANCE:
             raise Refused(Reason.REBALANCE_IN_PROGRESS)
 
@@ -158,8 +171,8 @@ class Membership:
             raise Refused(Reason.UNKNOWN_MEMBER_ID)
         return member
 
-    def _check_generation(self, generation: int) -> None:
-        if generation != self.generation:
+    def _check_generation(self, member: Member, generation: int) -> None:
+        if generation not in (self.generation, member.own_generation):
             detail = f"group {self.group_id} is at generation {self.generation}"
             raise Refused(Reason.ILLEGAL_GENERATION, detail)
 
@@ -182,7 +195,7 @@ class Membership:
         self.members.pending.discard(member_id)
         self._cancel_timer(Timer.SESSION, member_id)
 
-    def _generation_record(self, assignments: Mapping[str, bytes] | None = None) -> GroupStored:
+    def generation_record(self, assignments: Mapping[str, bytes] | None = None) -> GroupStored:
         """This generation with these assignments, or with the ones that its members have."""
         members = tuple(
             member.stored(
@@ -197,7 +210,7 @@ class Membership:
             protocol_type=self.protocol_type,
             generation=self.generation,
             protocol=self.protocol,
-            leader=self.members.leader,
+            leader=None if self.is_leaderless else self.members.leader,
             state_timestamp_ms=self.state_timestamp_ms,
             members=members,
         )

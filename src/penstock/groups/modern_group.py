@@ -2,7 +2,8 @@
 
 The group's epoch grows with every change of its members, their subscriptions or their topics. A
 target assignment is made for an epoch. Members come to it one by one (`reconciliation.py`), so that
-no partition has two owners on the way. `apply` is the only mutator.
+no partition has two owners on the way. `apply` is the only mutator. Share groups are the same with
+a few differences (`share_group.py`).
 
 Compaction keeps the last record of each key, so a replay may see those of one member in any order:
 each kind is kept for itself, and what is counted over them follows.
@@ -10,7 +11,7 @@ each kind is kept for itself, and what is counted over them follows.
 
 from collections.abc import Iterable, Iterator
 from enum import Enum
-from typing import NamedTuple, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 from uuid import UUID
 
 from penstock.groups.modern_records import (
@@ -19,6 +20,7 @@ from penstock.groups.modern_records import (
     EpochRecord,
     ExpressionRecord,
     GroupEpoch,
+    GroupKind,
     MemberProfile,
     MemberRecord,
     MemberState,
@@ -60,6 +62,8 @@ class ModernMember(NamedTuple):
 
 
 class ModernGroup:
+    kind: ClassVar = GroupKind.CONSUMER
+
     def __init__(self, group_id: GroupId) -> None:
         self.group_id = group_id
         self.epoch = FIRST_EPOCH
@@ -75,10 +79,13 @@ class ModernGroup:
         self._topics: dict[str, int] = {}
         self._expressions: dict[str, int] = {}
         self._assignors: dict[str, int] = {}
+        # Members of the classic protocol, and how many of them know each protocol of theirs.
+        self.classic_count = 0
+        self._protocols: dict[str, int] = {}
 
     def copy(self) -> "ModernGroup":
         """Goes its own way from here; the values are never changed, so they are shared."""
-        group = ModernGroup(self.group_id)
+        group = type(self)(self.group_id)
         for name, value in vars(self).items():
             setattr(group, name, value.copy() if isinstance(value, dict) else value)
         return group
@@ -122,6 +129,11 @@ class ModernGroup:
 
     def static_id(self, instance_id: str | None) -> MemberId | None:
         return None if instance_id is None else self._static.get(instance_id)
+
+    @property
+    def assignable(self) -> Partitions | None:
+        """The partitions that members may have by now; None for all that there are."""
+        return None
 
     def target(self, member_id: MemberId) -> Partitions:
         return self.targets.get(member_id, NO_PARTITIONS)
@@ -168,11 +180,19 @@ class ModernGroup:
             return own
         return max((name for name in known if name in asked), key=asked.__getitem__, default=None)
 
+    def supports_any(self, protocols: Iterable[str]) -> bool:
+        """Whether all members of the classic protocol know one of these protocols of theirs."""
+        return any(self._protocols.get(name, 0) == self.classic_count for name in protocols)
+
     def validate(self) -> None:
         """Asserts what every decision leaves true; for tests, which call it often."""
         assert self.target_epoch <= self.epoch
         assert self.profiles.keys() >= self.currents.keys()
         assert self.profiles.keys() >= self.targets.keys()
+        instances = {p.instance_id: m for m, p in self.profiles.items() if p.instance_id}
+        assert self._static == instances
+        assert len(instances) == sum(p.instance_id is not None for p in self.profiles.values())
+        assert self.classic_count == sum(p.classic is not None for p in self.profiles.values())
         seen: dict[tuple[UUID, int], MemberId] = {}
         for member in self.members():
             assert member.current.epoch <= max(self.target_epoch, 0)
@@ -206,31 +226,31 @@ class ModernGroup:
 
     def records(self) -> Iterator[ModernRecord]:
         """Those that make up the group."""
-        group_id = self.group_id
+        group_id, kind = self.group_id, self.kind
         for member_id, profile in self.profiles.items():
-            yield MemberRecord(group_id, member_id, profile)
-        yield EpochRecord(group_id, GroupEpoch(self.epoch, self.metadata_hash))
+            yield MemberRecord(group_id, member_id, profile, kind)
+        yield EpochRecord(group_id, GroupEpoch(self.epoch, self.metadata_hash), kind)
         for member_id, target in self.targets.items():
-            yield TargetRecord(group_id, member_id, target)
-        yield TargetEpochRecord(group_id, self.target_epoch)
+            yield TargetRecord(group_id, member_id, target, kind)
+        yield TargetEpochRecord(group_id, self.target_epoch, kind)
         for member_id, current in self.currents.items():
-            yield CurrentRecord(group_id, member_id, current)
+            yield CurrentRecord(group_id, member_id, current, kind)
         for expression, resolved in self.expressions.items():
             yield ExpressionRecord(group_id, expression, resolved)
 
     def removal(self) -> Iterator[ModernRecord]:
         """The records that end the group; the last one of them does."""
-        group_id = self.group_id
+        group_id, kind = self.group_id, self.kind
         for member_id in self.currents:
-            yield CurrentRecord(group_id, member_id, None)
+            yield CurrentRecord(group_id, member_id, None, kind)
         for member_id in self.targets:
-            yield TargetRecord(group_id, member_id, None)
-        yield TargetEpochRecord(group_id, None)
+            yield TargetRecord(group_id, member_id, None, kind)
+        yield TargetEpochRecord(group_id, None, kind)
         for member_id in self.profiles:
-            yield MemberRecord(group_id, member_id, None)
+            yield MemberRecord(group_id, member_id, None, kind)
         for expression in self.expressions:
             yield ExpressionRecord(group_id, expression, None)
-        yield EpochRecord(group_id, None)
+        yield EpochRecord(group_id, None, kind)
 
     def _set_profile(self, member_id: MemberId, profile: MemberProfile | None) -> None:
         before = self.profiles.get(member_id)
@@ -251,6 +271,10 @@ class ModernGroup:
             _add(self._expressions, profile.expression, change)
         if profile.assignor is not None:
             _add(self._assignors, profile.assignor, change)
+        if profile.classic is not None:
+            self.classic_count += change
+            for name, _ in profile.classic.protocols:
+                _add(self._protocols, name, change)
 
     def _set_current(self, member_id: MemberId, current: CurrentAssignment | None) -> None:
         before = self.currents.get(member_id)

@@ -2,6 +2,9 @@
 
 A group is several keys: its epoch, and for each member who it is, what it should have (target) and
 what it has (current). All values are flexible. Without a value, a record says that it is gone.
+
+Consumer groups and share groups have the same records, each kind of group under keys of its own.
+The layout here is that of consumer groups; `share_records.py` has the other one.
 """
 
 import struct
@@ -11,6 +14,11 @@ from enum import Enum
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
+from penstock.groups.classic_member import (
+    ClassicMember,
+    read_classic_member,
+    write_classic_member,
+)
 from penstock.groups.layout import (
     Reader,
     write_compact_array,
@@ -40,6 +48,14 @@ _INT64 = struct.Struct(">q")
 _CURRENT_HEAD = struct.Struct(">hiib")
 _EXPRESSION_TAIL = struct.Struct(">qq")
 
+
+class GroupKind(Enum):
+    """The values are the types that clients and tools know."""
+
+    CONSUMER = "consumer"
+    SHARE = "share"
+
+
 # By topic id.
 Partitions: TypeAlias = Mapping[UUID, frozenset[int]]
 # By topic id and partition: the epoch in which the partition was assigned (KIP-1251).
@@ -58,6 +74,9 @@ class MemberState(Enum):
     UNKNOWN = 127
 
 
+_STATES = frozenset(each.value for each in MemberState)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberProfile:
     """Who a member is and what it wants to read."""
@@ -71,6 +90,8 @@ class MemberProfile:
     expression: str | None = None
     rebalance_timeout_ms: int = -1
     assignor: str | None = None
+    # Of a member that speaks the classic protocol.
+    classic: ClassicMember | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +114,28 @@ class ResolvedExpression(NamedTuple):
     timestamp_ms: int
 
 
+class NamedPartitions(NamedTuple):
+    """Partitions of a topic, with the name that it had."""
+
+    name: str
+    partitions: frozenset[int]
+
+
+NamedTopics: TypeAlias = Mapping[UUID, NamedPartitions]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptQueues:
+    """For which partitions the state of a group's queue is kept elsewhere, by topic id."""
+
+    # Asked for, with an outcome that is not known yet: it may be there or not.
+    initializing: NamedTopics = field(default_factory=dict)
+    # It is durable, so that members may have the partitions.
+    initialized: NamedTopics = field(default_factory=dict)
+    # The names of topics whose state is being deleted.
+    deleting: Mapping[UUID, str] = field(default_factory=dict)
+
+
 class GroupEpoch(NamedTuple):
     epoch: int
     # Of the subscribed topics: another one means that partitions have to be assigned again.
@@ -102,39 +145,58 @@ class GroupEpoch(NamedTuple):
 class EpochRecord(NamedTuple):
     group_id: GroupId
     value: GroupEpoch | None
+    kind: GroupKind = GroupKind.CONSUMER
 
 
 class MemberRecord(NamedTuple):
     group_id: GroupId
     member_id: MemberId
     value: MemberProfile | None
+    kind: GroupKind = GroupKind.CONSUMER
 
 
 class TargetEpochRecord(NamedTuple):
     group_id: GroupId
     value: int | None
+    kind: GroupKind = GroupKind.CONSUMER
 
 
 class TargetRecord(NamedTuple):
     group_id: GroupId
     member_id: MemberId
     value: Partitions | None
+    kind: GroupKind = GroupKind.CONSUMER
 
 
 class CurrentRecord(NamedTuple):
     group_id: GroupId
     member_id: MemberId
     value: CurrentAssignment | None
+    kind: GroupKind = GroupKind.CONSUMER
 
 
 class ExpressionRecord(NamedTuple):
     group_id: GroupId
     expression: str
     value: ResolvedExpression | None
+    # Only consumer groups have them.
+    kind: GroupKind = GroupKind.CONSUMER
+
+
+class QueuesRecord(NamedTuple):
+    group_id: GroupId
+    value: KeptQueues | None
+    kind: GroupKind = GroupKind.SHARE
 
 
 ModernRecord: TypeAlias = (
-    EpochRecord | MemberRecord | TargetEpochRecord | TargetRecord | CurrentRecord | ExpressionRecord
+    EpochRecord
+    | MemberRecord
+    | TargetEpochRecord
+    | TargetRecord
+    | CurrentRecord
+    | ExpressionRecord
+    | QueuesRecord
 )
 
 
@@ -154,6 +216,7 @@ def _key(record: ModernRecord) -> bytes:
     elif isinstance(record, MemberRecord):
         kind, name = MEMBER_KIND, record.member_id
     else:
+        assert isinstance(record, TargetRecord | CurrentRecord)
         kind = TARGET_KIND if isinstance(record, TargetRecord) else CURRENT_KIND
         name = record.member_id
     return _INT16.pack(kind) + write_string(record.group_id) + write_string(name)
@@ -168,18 +231,23 @@ def _value(record: ModernRecord) -> bytes:
     if isinstance(value, int):
         return version + _INT32.pack(value) + end
     if isinstance(value, MemberProfile):
-        return version + _profile(value) + end
+        return version + _profile(value)
     if isinstance(value, CurrentAssignment):
         return _current(value) + end
     if isinstance(value, ResolvedExpression):
         topics = write_compact_array(map(write_compact_string, sorted(value.topics)))
         return version + topics + _EXPRESSION_TAIL.pack(value.version, value.timestamp_ms) + end
-    assert value is not None
-    topics = write_compact_array(
-        topic_id.bytes + _numbers(sorted(partitions)) + end
-        for topic_id, partitions in value.items()
+    assert isinstance(record, TargetRecord)
+    assert record.value is not None
+    return version + write_target(record.value) + end
+
+
+def write_target(topics: Partitions) -> bytes:
+    end = write_tagged_fields({})
+    return write_compact_array(
+        topic_id.bytes + write_numbers(sorted(partitions)) + end
+        for topic_id, partitions in topics.items()
     )
-    return version + topics + end
 
 
 def _profile(profile: MemberProfile) -> bytes:
@@ -193,6 +261,7 @@ def _profile(profile: MemberProfile) -> bytes:
             write_compact_string(profile.expression),
             _INT32.pack(profile.rebalance_timeout_ms),
             write_compact_string(profile.assignor),
+            write_tagged_fields(write_classic_member(profile.classic)),
         )
     )
 
@@ -205,13 +274,13 @@ def _current(current: CurrentAssignment) -> bytes:
 def _epochs(topics: PartitionEpochs) -> bytes:
     return write_compact_array(
         topic_id.bytes
-        + _numbers(epochs)
-        + write_tagged_fields({ASSIGNMENT_EPOCHS_TAG: _numbers(epochs.values())})
+        + write_numbers(epochs)
+        + write_tagged_fields({ASSIGNMENT_EPOCHS_TAG: write_numbers(epochs.values())})
         for topic_id, epochs in topics.items()
     )
 
 
-def _numbers(numbers: Iterable[int]) -> bytes:
+def write_numbers(numbers: Iterable[int]) -> bytes:
     return write_compact_array(map(_INT32.pack, numbers))
 
 
@@ -221,7 +290,7 @@ def _numbers(numbers: Iterable[int]) -> bytes:
 def decode_modern(kind: int, key: Reader, value: bytes | None) -> ModernRecord:
     """`key` stands behind its kind."""
     group_id = GroupId(key.string())
-    reader = None if value is None else _reader(value)
+    reader = None if value is None else open_value(value)
     if kind == EPOCH_KIND:
         return EpochRecord(group_id, None if reader is None else _read_epoch(reader))
     if kind == TARGET_EPOCH_KIND:
@@ -233,12 +302,12 @@ def decode_modern(kind: int, key: Reader, value: bytes | None) -> ModernRecord:
     if kind == MEMBER_KIND:
         return MemberRecord(group_id, member_id, None if reader is None else _read_profile(reader))
     if kind == TARGET_KIND:
-        return TargetRecord(group_id, member_id, None if reader is None else _read_target(reader))
+        return TargetRecord(group_id, member_id, None if reader is None else read_target(reader))
     assert kind == CURRENT_KIND
     return CurrentRecord(group_id, member_id, None if reader is None else _read_current(reader))
 
 
-def _reader(value: bytes) -> Reader:
+def open_value(value: bytes) -> Reader:
     reader = Reader(value)
     version = reader.int16()
     if version != VALUE_VERSION:
@@ -259,37 +328,37 @@ def _read_profile(reader: Reader) -> MemberProfile:
         rack_id=reader.nullable_string(),
         client_id=reader.string(),
         client_host=reader.string(),
-        topics=_read_names(reader),
+        topics=read_names(reader),
         expression=reader.nullable_string(),
         rebalance_timeout_ms=reader.int32(),
         assignor=reader.nullable_string(),
+        classic=read_classic_member(reader.end_of_struct()),
     )
 
 
-def _read_names(reader: Reader) -> frozenset[str]:
+def read_names(reader: Reader) -> frozenset[str]:
     return frozenset(reader.string() for _ in range(reader.array_length()))
 
 
 def _read_resolved(reader: Reader) -> ResolvedExpression:
-    return ResolvedExpression(_read_names(reader), reader.int64(), reader.int64())
+    return ResolvedExpression(read_names(reader), reader.int64(), reader.int64())
 
 
-def _read_target(reader: Reader) -> Partitions:
+def read_target(reader: Reader) -> Partitions:
     topics: dict[UUID, frozenset[int]] = {}
     for _ in range(reader.array_length()):
         topic_id = reader.uuid()
-        topics[topic_id] = frozenset(_read_numbers(reader))
+        topics[topic_id] = frozenset(read_numbers(reader))
         reader.end_of_struct()
     return topics
 
 
 def _read_current(reader: Reader) -> CurrentAssignment:
     epoch, previous_epoch, state = reader.int32(), reader.int32(), reader.int8()
-    known = {each.value for each in MemberState}
     return CurrentAssignment(
         epoch=epoch,
         previous_epoch=previous_epoch,
-        state=MemberState(state) if state in known else MemberState.UNKNOWN,
+        state=MemberState(state) if state in _STATES else MemberState.UNKNOWN,
         assigned=_read_epochs(reader, epoch),
         revoking=_read_epochs(reader, epoch),
     )
@@ -299,18 +368,18 @@ def _read_epochs(reader: Reader, member_epoch: int) -> PartitionEpochs:
     """Records of before KIP-1251 say no epochs: then none is older than the member's."""
     topics: dict[UUID, Mapping[int, int]] = {}
     for _ in range(reader.array_length()):
-        topic_id, partitions = reader.uuid(), _read_numbers(reader)
+        topic_id, partitions = reader.uuid(), read_numbers(reader)
         data = reader.end_of_struct().get(ASSIGNMENT_EPOCHS_TAG)
         epochs = [member_epoch] * len(partitions)
         if data is not None:
             tagged = Reader(data)
             tagged.expect_flexible()
-            epochs = _read_numbers(tagged)
+            epochs = read_numbers(tagged)
         if len(epochs) != len(partitions):
             raise CorruptBatch(f"{len(partitions)} partitions have {len(epochs)} epochs")
         topics[topic_id] = dict(zip(partitions, epochs, strict=True))
     return topics
 
 
-def _read_numbers(reader: Reader) -> list[int]:
+def read_numbers(reader: Reader) -> list[int]:
     return [reader.int32() for _ in range(reader.array_length())]

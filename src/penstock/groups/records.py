@@ -1,9 +1,9 @@
 """What a group coordinator persists, in the layout of Kafka's __consumer_offsets.
 
 Keys begin with a version that also tells their kind: 0 and 1 an offset, 2 a group of the classic
-protocol. Groups whose partitions the broker assigns have kinds of their own (`modern_records.py`),
-and what is left means nothing to us. Values are written in the highest version that is not
-flexible, as Kafka does, and read in all versions.
+protocol. Groups whose partitions the broker assigns have kinds of their own (`modern_records.py`,
+`share_records.py`), and what is left means nothing to us. Values are written in the highest version
+that is not flexible, as Kafka does, and read in all versions.
 """
 
 import struct
@@ -14,9 +14,15 @@ from typing import NamedTuple, TypeAlias
 from penstock.groups.layout import Reader, write_bytes, write_string
 from penstock.groups.modern_records import (
     MODERN_KINDS,
+    GroupKind,
     ModernRecord,
     decode_modern,
     encode_modern,
+)
+from penstock.groups.share_records import (
+    SHARE_KINDS,
+    decode_share,
+    encode_share,
 )
 from penstock.model.ids import GroupId, MemberId, TopicName
 from penstock.records.batch import CorruptBatch
@@ -31,7 +37,7 @@ FLEXIBLE_VERSION = 4
 
 # What keys of a version that this code knows are about. A snapshot names them: one that was taken
 # without one of them lacks whatever the log says of it.
-KINDS = frozenset({0, OFFSET_KEY_VERSION, GROUP_KEY_VERSION}) | MODERN_KINDS
+KINDS = frozenset({0, OFFSET_KEY_VERSION, GROUP_KEY_VERSION}) | MODERN_KINDS | SHARE_KINDS
 # Of the snapshots from before they named any.
 FIRST_KINDS = frozenset({0, 1, 2})
 
@@ -139,6 +145,8 @@ class GroupRecordCodec:
             return _group_key(record.group_id), None
         if isinstance(record, ForeignRecord):
             return record.key, record.value
+        if record.kind is GroupKind.SHARE:
+            return encode_share(record)
         return encode_modern(record)
 
     def decode(self, key: bytes | None, value: bytes | None, /) -> GroupRecord:
@@ -159,6 +167,8 @@ class GroupRecordCodec:
             return GroupStored(group_id, _read_group(Reader(value)))
         if version in MODERN_KINDS:
             return decode_modern(version, reader, value)
+        if version in SHARE_KINDS:
+            return decode_share(version, reader, value)
         return ForeignRecord(key, value)
 
 

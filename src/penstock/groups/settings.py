@@ -1,6 +1,35 @@
 """The settings of a node that its group coordinators act on."""
 
 from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from penstock.groups.modern_records import GroupKind
+
+
+class MigrationPolicy(Enum):
+    """Whether a group with members may move to the new protocol (KIP-848), and back."""
+
+    BIDIRECTIONAL = "bidirectional"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    DISABLED = "disabled"
+
+    @property
+    def allows_upgrade(self) -> bool:
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE)
+
+    @property
+    def allows_downgrade(self) -> bool:
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
+
+
+class KindSettings(NamedTuple):
+    """Those that groups of a kind have under names of their own."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    members_max: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,5 +57,26 @@ class GroupSettings:
     consumer_session_timeout_ms: int = 45_000  # group.consumer.session.timeout.ms
     consumer_heartbeat_interval_ms: int = 5_000  # group.consumer.heartbeat.interval.ms
     # group.consumer.max.size, and never above the limit of the process
-    consumer_group_size_max: int = 2**31 - 1
+    consumer_group_size_max: int = 10_000
     consumer_assignors: tuple[str, ...] = ("uniform", "range")  # group.consumer.assignors
+    consumer_regex_refresh_interval_ms: int = 600_000  # group.consumer.regex.refresh.interval.ms
+    # group.consumer.migration.policy
+    consumer_migration: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    # Share groups (KIP-932).
+    share_session_timeout_ms: int = 45_000  # group.share.session.timeout.ms
+    share_heartbeat_interval_ms: int = 5_000  # group.share.heartbeat.interval.ms
+    share_group_size_max: int = 200  # group.share.max.size
+    share_assignors: tuple[str, ...] = ("simple",)  # group.share.assignors
+
+    def of_kind(self, kind: GroupKind) -> KindSettings:
+        if kind is GroupKind.SHARE:
+            return KindSettings(
+                self.share_session_timeout_ms,
+                self.share_heartbeat_interval_ms,
+                self.share_group_size_max,
+            )
+        return KindSettings(
+            self.consumer_session_timeout_ms,
+            self.consumer_heartbeat_interval_ms,
+            self.consumer_group_size_max,
+        )

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import chain
 
 from penstock.groups.modern_group import ModernGroup
-from penstock.groups.modern_records import EpochRecord, ModernRecord
+from penstock.groups.modern_records import EpochRecord, GroupKind, ModernRecord
 from penstock.groups.records import (
     FIRST_KINDS,
     KINDS,
@@ -27,6 +27,7 @@ from penstock.groups.records import (
     OffsetStored,
     offsets_of_topic,
 )
+from penstock.groups.share_group import ShareGroup
 from penstock.model.ids import GroupId, TopicName
 from penstock.records.batch import CorruptBatch
 
@@ -65,10 +66,12 @@ class GroupsState:
 
     def _apply_modern(self, record: ModernRecord) -> None:
         group = self._modern.get(record.group_id)
-        if group is None:
+        if group is None or group.kind is not record.kind:
             if record.value is None:
+                # Of a group that had the name before.
                 return
-            group = self._modern[record.group_id] = ModernGroup(record.group_id)
+            make = ShareGroup if record.kind is GroupKind.SHARE else ModernGroup
+            group = self._modern[record.group_id] = make(record.group_id)
         group.apply(record)
         if isinstance(record, EpochRecord) and record.value is None:
             del self._modern[record.group_id]
@@ -79,7 +82,8 @@ class GroupsState:
             members = [member.member_id for member in metadata.members]
             assert metadata.generation >= bool(members), f"no generation of {members}"
             assert len(set(members)) == len(members), f"twice in {members}"
-            assert not members or metadata.leader in members, f"{metadata.leader} leads {members}"
+            leader = metadata.leader
+            assert not members or leader in (None, *members), f"{leader} leads {members}"
             assert bool(members) <= bool(metadata.protocol), f"{members} agreed on nothing"
         for topics in self._offsets.values():
             assert topics, "a group without offsets is kept among those that have some"
@@ -115,7 +119,16 @@ class GroupsState:
         return any(group_id in known for known in (self._groups, self._modern, self._offsets))
 
     def modern(self, group_id: GroupId) -> ModernGroup | None:
+        """A group whose partitions the broker assigns, of either kind."""
         return self._modern.get(group_id)
+
+    def consumer(self, group_id: GroupId) -> ModernGroup | None:
+        group = self._modern.get(group_id)
+        return None if isinstance(group, ShareGroup) else group
+
+    def share(self, group_id: GroupId) -> ShareGroup | None:
+        group = self._modern.get(group_id)
+        return group if isinstance(group, ShareGroup) else None
 
     def modern_groups(self) -> Mapping[GroupId, ModernGroup]:
         return self._modern

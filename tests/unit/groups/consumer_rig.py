@@ -1,6 +1,7 @@
 """Drives the decisions of one consumer group by hand, on topics that exist only here."""
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -19,9 +20,10 @@ from penstock.groups.consumer_decisions import (
 from penstock.groups.modern_group import ModernGroup, ModernMember
 from penstock.groups.modern_records import ModernRecord, Partitions
 from penstock.groups.records import GroupRecordCodec
-from penstock.groups.settings import GroupSettings
+from penstock.groups.settings import GroupSettings, MigrationPolicy
+from penstock.groups.simple_assignor import SimpleAssignor
 from penstock.model.errors import Reason, Refused
-from penstock.model.ids import GroupId, MemberId
+from penstock.model.ids import GroupId, MemberId, TopicId
 
 GROUP = GroupId("readers")
 REBALANCE_MS = 30_000
@@ -95,11 +97,47 @@ def compile_prefix(text: str) -> Expression:
     return Prefix(text)
 
 
+class FakeQueues:
+    """Remembers what was asked of it; as long as it is held up, it does not answer."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[GroupId, dict[UUID, dict[int, int]]]] = []
+        self.deleted: list[tuple[GroupId, frozenset[UUID]]] = []
+        self.altered: list[dict[tuple[TopicId, int], int]] = []
+        self.refusal: Refused | None = None
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+
+    async def initialize(
+        self, group_id: GroupId, partitions: Mapping[TopicId, Mapping[int, int]]
+    ) -> None:
+        self.made.append((group_id, {UUID(int=t.int): dict(p) for t, p in partitions.items()}))
+        await self.may_answer.wait()
+        if self.refusal is not None:
+            raise self.refusal
+
+    async def delete_offsets(
+        self, group_id: GroupId, topics: Collection[TopicId]
+    ) -> Mapping[TopicId, Refused | None]:
+        self.deleted.append((group_id, frozenset(topics)))
+        await self.may_answer.wait()
+        return dict.fromkeys(topics, self.refusal)
+
+    async def alter_offsets(
+        self, group_id: GroupId, offsets: Mapping[tuple[TopicId, int], int]
+    ) -> Mapping[tuple[TopicId, int], Refused | None]:
+        self.altered.append(dict(offsets))
+        await self.may_answer.wait()
+        return dict.fromkeys(offsets, self.refusal)
+
+
 def no_topics(**settings: int) -> dict[str, Any]:
     """What a coordinator needs besides its host, where no topic exists."""
     return {
         "catalog": FakeCatalog(),
         "assignors": {"in-turn": InTurn()},
+        "share_assignors": {"simple": SimpleAssignor()},
+        "queues": FakeQueues(),
         "settings_of": lambda _: GroupSettings(**settings),
     }
 
@@ -112,6 +150,7 @@ class ConsumerRig:
         self.group = ModernGroup(GROUP)
         self.is_stale = False
         self.members_max = 100
+        self.migration = MigrationPolicy.BIDIRECTIONAL
         self.log: list[ModernRecord] = []
         self._codec = GroupRecordCodec()
 
@@ -122,6 +161,8 @@ class ConsumerRig:
             assignors={"in-turn": InTurn(), "backwards": Backwards()},
             compile_expression=compile_prefix,
             members_max=self.members_max,
+            classic_members_max=self.members_max,
+            migration=self.migration,
             heartbeat_interval_ms=5_000,
             now_ms=1_000,
             is_stale=self.is_stale,

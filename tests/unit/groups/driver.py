@@ -12,12 +12,12 @@ from penstock.groups.commands import (
     Sync,
     SyncAnswer,
 )
-from penstock.groups.deadlines import Deadlines
 from penstock.groups.effects import Answer, CancelTimer, Effect, SetTimer, Store, Ticket, Timer
 from penstock.groups.group import Group
 from penstock.groups.settings import GroupSettings
 from penstock.model.errors import Reason
 from penstock.model.ids import GroupId, MemberId
+from penstock.replication.deadlines import Deadlines
 
 SESSION_MS = 10_000
 REBALANCE_MS = 30_000

@@ -22,7 +22,6 @@ from penstock.groups.commands import (
     Sync,
     SyncAnswer,
 )
-from penstock.groups.deadlines import Deadlines
 from penstock.groups.effects import Answer, CancelTimer, Effect, SetTimer, Store, Ticket, Timer
 from penstock.groups.group import Group
 from penstock.groups.records import GroupMetadata
@@ -30,6 +29,7 @@ from penstock.groups.settings import GroupSettings
 from penstock.groups.transitions import GroupState
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import MemberId
+from penstock.replication.deadlines import Deadlines
 from tests.unit.groups.driver import GROUP, FakeClock, subscription
 
 PARTITIONS = frozenset(range(7))

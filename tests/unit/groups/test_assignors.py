@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.groups import assignors
 from penstock.groups.assignors import (
     ENTRY_POINTS,
     Assignment,
@@ -235,7 +234,7 @@ class Broken:
 
 def install(monkeypatch: pytest.MonkeyPatch, *classes: str) -> None:
     points = [EntryPoint("first", f"{__name__}:{name}", ENTRY_POINTS) for name in classes]
-    monkeypatch.setattr(assignors, "entry_points", lambda group: points)
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points)
 
 
 def test_an_entry_point_adds_an_assignor(monkeypatch: pytest.MonkeyPatch) -> None:

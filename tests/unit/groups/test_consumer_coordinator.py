@@ -3,7 +3,7 @@ what becomes of a name that had a group of the other type."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -18,11 +18,12 @@ from penstock.groups.commands import (
     Sync,
 )
 from penstock.groups.coordinator import Coordinator
-from penstock.groups.settings import GroupSettings
+from penstock.groups.settings import GroupSettings, MigrationPolicy
+from penstock.groups.simple_assignor import SimpleAssignor
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import GroupId, MemberId, TopicName
 from tests.unit.cluster.fakes import ids_from
-from tests.unit.groups.consumer_rig import FakeCatalog, InTurn
+from tests.unit.groups.consumer_rig import FakeCatalog, FakeQueues, InTurn
 from tests.unit.groups.driver import FakeClock, subscription
 from tests.unit.groups.memory_host import MemoryHost
 
@@ -33,13 +34,23 @@ REBALANCE_MS = 30_000
 
 
 class Rig:
-    def __init__(self, host: MemoryHost | None = None, catalog: FakeCatalog | None = None) -> None:
+    def __init__(
+        self,
+        host: MemoryHost | None = None,
+        catalog: FakeCatalog | None = None,
+        clock: FakeClock | None = None,
+        **settings_given: Any,
+    ) -> None:
+        self.settings_given = settings_given
         self.host = host or MemoryHost()
-        self.clock = FakeClock()
+        self.queues = FakeQueues()
+        self.clock = clock or FakeClock()
         self.catalog = catalog or FakeCatalog()
         if catalog is None:
             self.catalog.make("t", 4)
-        settings = GroupSettings(initial_rebalance_delay_ms=0, offsets_retention_ms=1_000)
+        settings = GroupSettings(
+            initial_rebalance_delay_ms=0, offsets_retention_ms=1_000, **settings_given
+        )
         self.coordinator = Coordinator(
             host=self.host,  # type: ignore[arg-type]
             settings=settings,
@@ -47,13 +58,16 @@ class Rig:
             new_uuid=ids_from(1),
             catalog=self.catalog,
             assignors={"in-turn": InTurn()},
+            share_assignors={"simple": SimpleAssignor()},
+            queues=self.queues,
             settings_of=lambda _: settings,
         )
         self.coordinator.start()
 
-    def next(self) -> "Rig":
+    def next(self) -> Self:
         """Another coordinator, with what this one has stored."""
-        return Rig(MemoryHost(self.host.log), self.catalog)
+        host = MemoryHost(self.host.log)
+        return type(self)(host, self.catalog, self.clock, **self.settings_given)
 
     def pass_time(self, duration_ms: int) -> None:
         self.clock.ms += duration_ms
@@ -319,12 +333,32 @@ def test_an_expression_is_looked_up_with_the_next_heartbeat(is_moved: bool) -> N
     run(scenario)
 
 
+def test_expressions_are_looked_up_again_after_a_while() -> None:
+    """Also without news of topics: a heartbeat does it, once per interval."""
+
+    async def scenario() -> None:
+        rig = Rig(consumer_regex_refresh_interval_ms=60_000)
+        await rig.join("a", topics=None, expression="t.*")
+        await rig.heartbeat("a", 1, owned={})
+        await rig.heartbeat("a", 2, owned=rig.owned(0, 1, 2, 3))
+        rig.catalog.make("tt", 1)
+        for _ in range(2):
+            rig.clock.ms += 29_000
+            assert (await rig.heartbeat("a", 2)).member_epoch == 2
+        rig.clock.ms += 2_000
+        answer = await rig.heartbeat("a", 2, owned=rig.owned(0, 1, 2, 3))
+        assert answer.member_epoch == 3
+        assert len(answer.assignment or {}) == 2
+
+    run(scenario)
+
+
 # Types
 
 
 def test_a_group_with_classic_members_is_not_a_consumer_group() -> None:
     async def scenario() -> None:
-        rig = Rig()
+        rig = Rig(consumer_migration=MigrationPolicy.DOWNGRADE)
         await rig.classic_member()
         for epoch in (0, 1, -1):
             request = rig.heartbeat("a", epoch, topics=frozenset({"t"}), owned={})
@@ -371,7 +405,7 @@ def test_an_empty_consumer_group_becomes_a_classic_group_with_its_offsets() -> N
 
 def test_classic_requests_to_a_consumer_group_are_refused() -> None:
     async def scenario() -> None:
-        rig = Rig()
+        rig = Rig(consumer_migration=MigrationPolicy.DISABLED)
         await rig.join("a")
         with pytest.raises(AssertionError, match="INCONSISTENT_GROUP_PROTOCOL"):
             await rig.classic_member()
@@ -381,7 +415,7 @@ def test_classic_requests_to_a_consumer_group_are_refused() -> None:
         with pytest.raises(Refused) as refused:
             rig.coordinator.heartbeat(G, MemberId("a"), None, 1)
         assert refused.value.reason is unknown
-        assert await rig.coordinator.leave(G, [Departure(MemberId("a"))]) == [unknown]
+        assert await rig.coordinator.leave(G, [Departure(MemberId("b"))]) == [unknown]
         assert (await rig.heartbeat("a", 2)).member_epoch == 2
 
     run(scenario)

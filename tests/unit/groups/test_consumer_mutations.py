@@ -67,10 +67,10 @@ def silence_is_nothing(owned: Any, revoking: Any) -> bool:
     return owned is not None and _owns_any(owned, revoking)
 
 
-_renew_epoch = consumer_decisions._renew_epoch
+_renew_epoch = consumer_decisions.renew_epoch
 
 
-@mutation("another subscription does not bump the epoch", consumer_decisions, "_renew_epoch")
+@mutation("another subscription does not bump the epoch", consumer_decisions, "renew_epoch")
 def never_bumped(draft: Any, around: Surroundings, *, is_bumped: bool) -> None:
     _renew_epoch(draft, around, is_bumped=False)
 
@@ -90,13 +90,13 @@ def resolved_once(draft: Any, around: Surroundings) -> None:
             draft.write(ExpressionRecord(draft.group.group_id, expression, resolved))
 
 
-@mutation("a member that is gone keeps its partitions", consumer_decisions, "_remove")
+@mutation("a member that is gone keeps its partitions", consumer_decisions, "remove_member")
 def keeps_partitions(draft: Any, member_id: Any) -> None:
     draft.write(TargetRecord(draft.group.group_id, member_id, None))
     draft.write(MemberRecord(draft.group.group_id, member_id, None))
 
 
-@mutation("a member that is gone keeps its target", consumer_decisions, "_remove")
+@mutation("a member that is gone keeps its target", consumer_decisions, "remove_member")
 def keeps_target(draft: Any, member_id: Any) -> None:
     draft.write(CurrentRecord(draft.group.group_id, member_id, None))
     draft.write(MemberRecord(draft.group.group_id, member_id, None))

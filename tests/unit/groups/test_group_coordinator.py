@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from penstock.groups import alarm_clock
 from penstock.groups import coordinator as coordinator_module
 from penstock.groups.commands import (
     NO_MEMBER,
@@ -25,6 +24,7 @@ from penstock.groups.coordinator import Coordinator
 from penstock.groups.settings import GroupSettings
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import GroupId, MemberId, TopicName
+from penstock.replication import alarm_clock
 from tests.unit.cluster.fakes import ids_from
 from tests.unit.groups.consumer_rig import no_topics
 from tests.unit.groups.driver import FakeClock, subscription
@@ -393,7 +393,7 @@ def test_a_follower_sends_everybody_elsewhere() -> None:
     run(scenario)
 
 
-def test_losing_office_answers_whoever_waits() -> None:
+def test_losing_leadership_answers_all_who_wait() -> None:
     """Joins, syncs, commits under way and requests that wait for the load; nothing is left over."""
 
     async def scenario() -> None:
@@ -416,13 +416,13 @@ def test_losing_office_answers_whoever_waits() -> None:
         assert (await join).refused is elsewhere
         assert await refusal(commit) is elsewhere
         assert rig.coordinator._alarms._wake_up is None
-        assert not rig.coordinator._groups
+        assert not list(rig.coordinator._classic)
         assert len(rig.coordinator._alarms._deadlines) == 0
 
     run(scenario)
 
 
-def test_members_and_generations_come_back_with_the_office() -> None:
+def test_members_and_generations_come_back_with_the_leadership() -> None:
     """Also on the node that had it before: a whole new session for everyone who was stored."""
 
     async def scenario() -> None:

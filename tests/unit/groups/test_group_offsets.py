@@ -119,7 +119,7 @@ def test_removal_leaves_what_the_group_reads() -> None:
 
 def test_group_goes_with_its_offsets() -> None:
     state = state_with((T, 0, committed()), (U, 1, committed()))
-    state.apply(GroupStored(GROUP, Driver().group._generation_record().metadata))
+    state.apply(GroupStored(GROUP, Driver().group.generation_record().metadata))
     for record in decide_group_removal(state, GROUP):
         state.apply(record)
     assert not state.exists(GROUP)

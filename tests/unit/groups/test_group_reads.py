@@ -60,12 +60,12 @@ class Coordinators:
         coordinator.start()
         return coordinator
 
-    async def in_office(self, *, but: int = -1) -> int:
+    async def active(self, *, but: int = -1) -> int:
         """The node whose coordinator answers."""
 
         def found() -> list[int]:
             pairs = self.by_node.items()
-            return [number for number, each in pairs if each.is_in_office and number != but]
+            return [number for number, each in pairs if each.is_active and number != but]
 
         await until(lambda: bool(found()))
         return found()[0]
@@ -85,7 +85,7 @@ class Coordinators:
         self.group.network.isolate(old)
         node = self.group.network.nodes[old]
         node.tick = lambda: None  # type: ignore[method-assign]
-        return await self.in_office(but=old)
+        return await self.active(but=old)
 
     async def close(self) -> None:
         await asyncio.gather(*(each.close() for each in self.by_node.values()))
@@ -104,12 +104,12 @@ async def coordinators(path: Path, *numbers: int) -> AsyncIterator[Coordinators]
 def test_a_coordinator_that_was_replaced_never_shows_an_old_offset(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with coordinators(tmp_path, 1, 2, 3) as all_of_them:
-            old = await all_of_them.in_office()
+            old = await all_of_them.active()
             await all_of_them.commit(old, 7)
             assert await all_of_them.committed(old) == 7
             new = await all_of_them.replace(old)
             await all_of_them.commit(new, 8)
-            assert all_of_them.by_node[old].is_in_office
+            assert all_of_them.by_node[old].is_active
             asked = asyncio.ensure_future(all_of_them.committed(old))
             await asyncio.sleep(0)
             all_of_them.group.network.heal()
@@ -128,7 +128,7 @@ def test_a_coordinator_that_nobody_confirms_says_so_in_bounded_time(
 
     async def scenario() -> None:
         async with coordinators(tmp_path, 1, 2, 3) as all_of_them:
-            old = await all_of_them.in_office()
+            old = await all_of_them.active()
             await all_of_them.replace(old)
             with pytest.raises(Refused) as refused:
                 await all_of_them.committed(old)
@@ -140,7 +140,7 @@ def test_a_coordinator_that_nobody_confirms_says_so_in_bounded_time(
 def test_alone_a_coordinator_needs_nobody(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with coordinators(tmp_path, 1) as alone:
-            await alone.in_office()
+            await alone.active()
             await alone.commit(1, 7)
             assert await alone.committed(1) == 7
 
@@ -150,7 +150,7 @@ def test_alone_a_coordinator_needs_nobody(tmp_path: Path) -> None:
 def test_many_reads_at_once_share_what_confirms_them(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with coordinators(tmp_path, 1, 2, 3) as all_of_them:
-            old = await all_of_them.in_office()
+            old = await all_of_them.active()
             await all_of_them.commit(old, 7)
             delivered = all_of_them.group.network.delivered
             await all_of_them.committed(old)

@@ -154,8 +154,8 @@ def test_older_and_newer_group_values_are_read() -> None:
 
 
 def test_records_of_other_kinds_are_kept_apart() -> None:
-    """Kafka's share groups have keys of version 9 and above."""
-    key = bytes.fromhex("000b 0001 67")
+    """The groups of Kafka Streams have keys of version 17 and above."""
+    key = bytes.fromhex("0011 0001 67")
     assert CODEC.decode(key, b"?") == ForeignRecord(key, b"?")
     assert CODEC.encode(ForeignRecord(key, b"?")) == (key, b"?")
     state = GroupsState()

@@ -25,7 +25,7 @@ def test_follower_comes_back_without_a_rebalance_once_that_is_stored() -> None:
     leader, follower = stable(driver)
     ticket = driver.join(instance_id="follower")
     assert ticket not in driver.answers
-    assert driver.stores[0].purpose is Purpose.REPLACED
+    assert [store.purpose for store in driver.stores] == [Purpose.REPLACED]
     stored = {m.instance_id: m for m in driver.stores[0].record.metadata.members}
     driver.store()
     answer = driver.joined(ticket)

@@ -4,6 +4,7 @@ from uuid import UUID
 
 import pytest
 
+from penstock.groups.classic_member import ClassicMember, MemberProtocol
 from penstock.groups.modern_records import (
     CurrentAssignment,
     CurrentRecord,
@@ -51,6 +52,25 @@ LAID_OUT: list[tuple[ModernRecord, str, str]] = [
         ),
         "0005 0001 67 0001 6d",
         "0000 02 69 00 02 63 03 2f68 03 02 74 02 75 04 782e2a 00007530 08 756e69666f726d 00",
+    ),
+    (
+        # As Kafka 4.3.1 has stored it, but for names.
+        MemberRecord(
+            G,
+            M,
+            MemberProfile(
+                client_id="c",
+                client_host="/h",
+                topics=frozenset({"t"}),
+                expression="",
+                rebalance_timeout_ms=300_000,
+                classic=ClassicMember(600_000, (MemberProtocol("range", b"\x00\x03\x07"),)),
+            ),
+        ),
+        "0005 0001 67 0001 6d",
+        # The classic member is a tagged field of 18 bytes.
+        "0000 00 00 02 63 03 2f68 02 02 74 01 000493e0 00"
+        " 01 00 12 01 000927c0 02 06 72616e6765 04 000307 00 00",
     ),
     (TargetEpochRecord(G, 5), "0006 0001 67", "0000 00000005 00"),
     (

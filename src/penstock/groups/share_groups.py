@@ -1,0 +1,274 @@
+"""Runs the share groups (KIP-932) of one coordinator.
+
+A partition is handed to members only after the state of its queue is durable, which somebody else
+sees to (`QueueStates`). That happens beside the heartbeats: they are answered without partitions
+that are not ready, and the next one afterwards brings them. One job at a time works on a group's
+queues, so that what is asked for and what is deleted never overtake each other.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, ClassVar, Protocol, TypeAlias
+from uuid import UUID
+from weakref import WeakValueDictionary
+
+from penstock.groups.commands import ShareDescription, ShareHeartbeat
+from penstock.groups.consumer_decisions import Decision, Surroundings
+from penstock.groups.consumer_reads import describe
+from penstock.groups.durability import durable
+from penstock.groups.modern_groups import ModernGroups
+from penstock.groups.modern_records import (
+    EpochRecord,
+    GroupEpoch,
+    GroupKind,
+    NamedPartitions,
+    NamedTopics,
+)
+from penstock.groups.share_decisions import (
+    decide_heartbeat,
+    decide_leave,
+    deleted,
+    deleting,
+    deleting_of,
+    forgotten,
+    initialized,
+    initializing,
+    missing_queues,
+    starts_of,
+)
+from penstock.groups.share_group import ShareGroup
+from penstock.model.errors import Reason, Refused
+from penstock.model.ids import GroupId, TopicId
+
+logger = logging.getLogger(__name__)
+
+# The keeper of the queues answers within milliseconds, or its node is gone. The next heartbeat asks
+# again.
+INITIALIZE_S_MAX = 30.0
+DELETE_S_MAX = 30.0
+ALTER_S_MAX = 30.0
+_NOTHING_TO_DELETE = (
+    Reason.UNKNOWN_TOPIC_OR_PARTITION,
+    "There is no offset information to delete.",
+)
+
+
+Place: TypeAlias = tuple[TopicId, int]
+
+
+class QueueStates(Protocol):
+    """Keeps how far each group has come in the queue of each partition."""
+
+    async def initialize(
+        self, group_id: GroupId, partitions: Mapping[TopicId, Mapping[int, int]]
+    ) -> None:
+        """Durable when it returns. Each partition comes with where its queue starts, -1 for where
+        the group's settings say. One whose state is there already keeps it."""
+
+    async def delete_offsets(
+        self, group_id: GroupId, topics: Collection[TopicId]
+    ) -> Mapping[TopicId, Refused | None]:
+        """For each topic why its state is still there, or None."""
+
+    async def alter_offsets(
+        self, group_id: GroupId, offsets: Mapping[Place, int]
+    ) -> Mapping[Place, Refused | None]:
+        """For each partition why its queue does not start there now, or None."""
+
+
+class ShareGroups(ModernGroups[ShareGroup, ShareHeartbeat]):
+    kind: ClassVar = GroupKind.SHARE
+
+    def __init__(self, *, queues: QueueStates, **common: Any) -> None:
+        super().__init__(**common)
+        self._queues = queues
+        # Each as long as somebody works on the group's queues, or waits for that.
+        self._locks: WeakValueDictionary[GroupId, asyncio.Lock] = WeakValueDictionary()
+        self._jobs: dict[GroupId, asyncio.Task[None]] = {}
+
+    def stop(self) -> None:
+        super().stop()
+        jobs, self._jobs = self._jobs, {}
+        for job in jobs.values():
+            job.cancel()
+
+    # Members
+
+    def _decide(self, group: ShareGroup, command: ShareHeartbeat, around: Surroundings) -> Decision:
+        decide = decide_leave if command.member_epoch < 0 else decide_heartbeat
+        return decide(group, command, around)
+
+    def _decided(self, group_id: GroupId, decision: Decision) -> None:
+        if decision.lacks_queues and group_id not in self._jobs:
+            job = asyncio.get_running_loop().create_task(self._initialize(group_id))
+            self._jobs[group_id] = job
+            job.add_done_callback(_log_bug)
+
+    # Queues
+
+    async def _initialize(self, group_id: GroupId) -> None:
+        """Until nothing is missing: members may want more while it works."""
+        try:
+            async with self._alone(group_id):
+                while (group := self._host.state.share(group_id)) is not None:
+                    asked = missing_queues(group, self._catalog)
+                    if not asked or not await self._make_queues(group, asked):
+                        break
+        finally:
+            # At once: a heartbeat that finds something missing from now on starts the next one.
+            if self._jobs.get(group_id) is asyncio.current_task():
+                del self._jobs[group_id]
+
+    def _alone(self, group_id: GroupId) -> asyncio.Lock:
+        return self._locks.setdefault(group_id, asyncio.Lock())
+
+    async def _make_queues(self, group: ShareGroup, asked: NamedTopics) -> bool:
+        """Whether they are there now. In any case the next heartbeat looks at the group again."""
+        group_id, starts = group.group_id, starts_of(group, asked)
+        try:
+            await durable(self.store(group_id, [initializing(group, asked)]))
+            async with asyncio.timeout(INITIALIZE_S_MAX):
+                wanted = {TopicId(topic_id): each for topic_id, each in starts.items()}
+                await self._queues.initialize(group_id, wanted)
+            return await self._end_making(group_id, asked)
+        except (Refused, TimeoutError) as failure:
+            # They may be there or not, and asking again does no harm.
+            logger.warning("group %s: its queues can't be made yet: %s", group_id, failure)
+            return False
+        finally:
+            self._stale.add(group_id)
+
+    async def _end_making(self, group_id: GroupId, asked: NamedTopics) -> bool:
+        group = self._host.state.share(group_id)
+        if group is None:
+            return False
+        there = (each for each in asked if self._catalog.find_by_id(each) is not None)
+        await durable(self.store(group_id, [initialized(group, asked, frozenset(there))]))
+        return True
+
+    async def delete(self, group_ids: Sequence[GroupId]) -> dict[GroupId, Reason | None]:
+        """For each share group among these why it can't be deleted, or None once it is."""
+        shares = [each for each in dict.fromkeys(group_ids) if self._host.state.share(each)]
+        removals = await asyncio.gather(*map(self._delete, shares))
+        return dict(zip(shares, removals, strict=True))
+
+    async def _delete(self, group_id: GroupId) -> Reason | None:
+        """Its queues go first: without the group nobody would know of them."""
+        try:
+            async with self._alone(group_id):
+                group = self._without_members(group_id)
+                record = deleting(group)
+                assert record.value is not None
+                if record.value.deleting:
+                    await durable(self.store(group_id, [record]))
+                    await self._delete_queues(group_id, record.value.deleting)
+                removal = list(self._without_members(group_id).removal())
+                await durable(self.store(group_id, removal))
+                self._stale.discard(group_id)
+        except Refused as refused:
+            return refused.reason
+        except TimeoutError:
+            return Reason.COORDINATOR_NOT_AVAILABLE
+        return None
+
+    def _without_members(self, group_id: GroupId) -> ShareGroup:
+        group = self._host.state.share(group_id)
+        if group is None:
+            raise Refused(Reason.GROUP_ID_NOT_FOUND)
+        if not group.is_empty:
+            raise Refused(Reason.NON_EMPTY_GROUP)
+        return group
+
+    async def _delete_queues(self, group_id: GroupId, topics: Collection[UUID]) -> None:
+        async with asyncio.timeout(DELETE_S_MAX):
+            outcomes = await self._queues.delete_offsets(group_id, [TopicId(t) for t in topics])
+        for refused in outcomes.values():
+            if refused is not None:
+                raise refused
+
+    async def alter_offsets(
+        self, group_id: GroupId, offsets: Mapping[Place, int]
+    ) -> dict[Place, Refused | None]:
+        """Makes the group, and queues on these topics, where they are not there yet."""
+        try:
+            async with self._alone(group_id):
+                if self._host.state.share(group_id) is None:
+                    epoch = EpochRecord(group_id, GroupEpoch(0, 0), GroupKind.SHARE)
+                    await durable(self.store(group_id, [epoch]))
+                group = self._without_members(group_id)
+                lacking = self._lacking(group, {topic_id for topic_id, _ in offsets})
+                if lacking and not await self._make_queues(group, lacking):
+                    detail = "the queues of the group can't be made now"
+                    raise Refused(Reason.COORDINATOR_NOT_AVAILABLE, detail)
+                async with asyncio.timeout(ALTER_S_MAX):
+                    return dict(await self._queues.alter_offsets(group_id, offsets))
+        except TimeoutError:
+            detail = "the queues of the group can't be reached"
+            raise Refused(Reason.COORDINATOR_NOT_AVAILABLE, detail) from None
+
+    def _lacking(
+        self, group: ShareGroup, topic_ids: Collection[UUID]
+    ) -> dict[UUID, NamedPartitions]:
+        """Of these topics the partitions whose queue is not kept, also of those that nobody moves:
+        where they start must not depend on the others."""
+        lacking = {}
+        for topic in filter(None, map(self._catalog.find_by_id, topic_ids)):
+            kept = group.queues.initialized.get(topic.topic_id)
+            partitions = frozenset(range(topic.partitions))
+            rest = partitions if kept is None else partitions - kept.partitions
+            if rest:
+                lacking[topic.topic_id] = NamedPartitions(topic.name, rest)
+        return lacking
+
+    async def delete_offsets(
+        self, group_id: GroupId, topic_ids: Collection[TopicId]
+    ) -> dict[TopicId, Refused | None]:
+        try:
+            async with self._alone(group_id):
+                queues = self._without_members(group_id).queues
+                known = {*queues.initializing, *queues.initialized, *queues.deleting}
+                outcomes: dict[TopicId, Refused | None] = {
+                    each: None if each in known else Refused(*_NOTHING_TO_DELETE)
+                    for each in topic_ids
+                }
+                chosen = [each for each in outcomes if each in known]
+                if chosen:
+                    outcomes |= await self._delete_offsets(group_id, chosen)
+                return outcomes
+        except TimeoutError:
+            detail = "the queues of the group can't be reached"
+            raise Refused(Reason.COORDINATOR_NOT_AVAILABLE, detail) from None
+
+    async def _delete_offsets(
+        self, group_id: GroupId, topic_ids: Collection[TopicId]
+    ) -> dict[TopicId, Refused | None]:
+        """What could not be deleted stays noted, until it is deleted or read again."""
+        group = self._without_members(group_id)
+        await durable(self.store(group_id, [deleting_of(group, topic_ids)]))
+        async with asyncio.timeout(DELETE_S_MAX):
+            outcomes = dict(await self._queues.delete_offsets(group_id, topic_ids))
+        gone = [each for each in topic_ids if outcomes.get(each) is None]
+        after = self._host.state.share(group_id)
+        if after is not None:
+            await durable(self.store(group_id, [deleted(after, gone)]))
+        return outcomes
+
+    async def forget_topics(self, is_gone: Callable[[UUID], bool]) -> None:
+        """Of topics that were deleted nothing is kept any more."""
+        writes = []
+        for group in list(self._groups()):
+            assert isinstance(group, ShareGroup)
+            record = forgotten(group, is_gone)
+            if record is not None:
+                writes.append(self.store(group.group_id, [record]))
+        # One that fails was logged, and is tried again with the next look for lost topics.
+        await asyncio.gather(*writes, return_exceptions=True)
+
+    def describe(self, group: ShareGroup) -> ShareDescription:
+        return describe(group, tuple(self._assignors))
+
+
+def _log_bug(job: asyncio.Task[None]) -> None:
+    if not job.cancelled() and (bug := job.exception()) is not None:
+        logger.error("the queues of a share group were not made", exc_info=bug)
