@@ -31,6 +31,7 @@ ALLOWED: dict[str, set[str]] = {
     "replication": {"raft", "storage", "net", "records", "model"},
     "cluster": {"replication", "records", "model"},
     "groups": {"replication", "records", "model"},
+    "queues": {"replication", "records", "model"},
     "broker": {"cluster", "groups", "queues", "replication", "records", "model"},
     "frontdoor": {"broker", "protocol", "net", "records", "model"},
     "config": {"model"},

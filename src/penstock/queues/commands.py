@@ -1,0 +1,94 @@
+"""What is asked of a share partition and what it answers, in the model's words.
+
+A share partition is one partition of a topic under one share group: a queue. Kafka's words for
+the states are in brackets. Their numbers are Kafka's, and they are stored.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from penstock.model.ids import MemberId
+
+LEASE_MS = 30_000
+DELIVERY_ATTEMPTS_MAX = 5
+LEASED_MAX = 2_000
+# Records that are done while an earlier one is not. Each may be a range of its own in memory.
+WAITING_MAX = 1_000_000
+
+
+class RecordState(IntEnum):
+    # Was delivered before and can be delivered again.
+    AVAILABLE = 0
+    # A member has it (acquired).
+    LEASED = 1
+    # Processed (acknowledged), or there is no record at this offset.
+    ACKED = 2
+    # On its way to a dead-letter topic.
+    DYING = 3
+    # Given up: rejected, or tried too often (archived).
+    DEAD = 4
+
+
+class Range(NamedTuple):
+    """Offsets from first to last, both included, in one state."""
+
+    first: int
+    last: int
+    state: RecordState
+    # How often they were delivered.
+    attempts: int
+    # Of a lease: who has it, and how long it was given for.
+    member_id: MemberId | None = None
+    lease_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """The whole difference that a decision makes: what is stored, and what `apply` takes."""
+
+    # The first offset that is not done with from now on. Everything below it is gone.
+    start: int
+    # In the order of their offsets; none overlaps another.
+    ranges: tuple[Range, ...] = ()
+
+
+class AckType(IntEnum):
+    """What a member says about an offset. The values are those of Kafka's protocol."""
+
+    # There is no record at this offset.
+    GAP = 0
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    # Still at work: the lease begins again (KIP-1222).
+    RENEW = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AckBatch:
+    first: int
+    last: int
+    # One type for all offsets, or one for each.
+    types: tuple[int, ...]
+
+
+class AcquiredRange(NamedTuple):
+    """Records that a member was given, and their delivery attempt, counted from 1."""
+
+    first: int
+    last: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareSettings:
+    """What one share group is set to, as far as a share partition needs it."""
+
+    lease_ms: int = LEASE_MS
+    delivery_attempts_max: int = DELIVERY_ATTEMPTS_MAX
+    # How many records of a partition may be leased at a time (share.partition.max.record.locks).
+    leased_max: int = LEASED_MAX
+    # How many may be done behind one that is not.
+    waiting_max: int = WAITING_MAX
+    is_renewable: bool = True

@@ -1,0 +1,87 @@
+"""When the leases of one queue end, by the monotonic clock.
+
+What was leased together ends together, so there is one deadline for it, however it is acknowledged
+piece by piece. A lease that was renewed meanwhile is left alone when the old deadline comes.
+"""
+
+import heapq
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+
+from penstock.queues.commands import Range
+
+# Deadlines of leases that have ended already are dropped once there are so many more of them than
+# leases.
+STALE_MAX = 1_000
+
+
+class LeaseDeadlines:
+    __slots__ = ("_count", "_heap", "_renewed")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Sequence[Range]]] = []
+        # Makes entries of equal time comparable without comparing ranges.
+        self._count = 0
+        # Until when, by offset, of leases that were renewed: few or none.
+        self._renewed: dict[int, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, leases: Sequence[Range], at: float) -> None:
+        if leases:
+            self._count += 1
+            heapq.heappush(self._heap, (at, self._count, leases))
+
+    def renew(self, leases: Sequence[Range], at: float) -> None:
+        for lease in leases:
+            for offset in range(lease.first, lease.last + 1):
+                self._renewed[offset] = at
+        self.add(leases, at)
+
+    def next_at(self) -> float | None:
+        return self._heap[0][0] if self._heap else None
+
+    def pop_due(self, now: float) -> list[Range]:
+        """Leases as they were given whose time is over, unless something became of them since."""
+        due: list[Range] = []
+        while self._heap and self._heap[0][0] <= now:
+            leases = heapq.heappop(self._heap)[2]
+            due += leases if not self._renewed else self._without_renewed(leases, now)
+        return due
+
+    def clear(self) -> None:
+        """Nothing is leased any more."""
+        self._heap.clear()
+        self._renewed.clear()
+
+    def drop_stale(self, leased: Iterable[Range], leased_count: int) -> None:
+        """Forgets what has ended before its time, if that is much."""
+        if len(self._heap) <= STALE_MAX + 2 * leased_count:
+            return
+        left = sorted(leased)
+        lasts = [lease.last for lease in left]
+
+        def is_leased(lease: Range) -> bool:
+            index = bisect_left(lasts, lease.first)
+            return index < len(left) and left[index].first <= lease.last
+
+        self._heap = [entry for entry in self._heap if any(map(is_leased, entry[2]))]
+        heapq.heapify(self._heap)
+        kept = (offset for lease in left for offset in range(lease.first, lease.last + 1))
+        renewed = self._renewed
+        self._renewed = {offset: renewed[offset] for offset in kept if offset in renewed}
+
+    def _without_renewed(self, leases: Iterable[Range], now: float) -> Iterator[Range]:
+        for lease in leases:
+            first = lease.first
+            for offset in range(lease.first, lease.last + 1):
+                until = self._renewed.get(offset)
+                if until is None or until <= now:
+                    self._renewed.pop(offset, None)
+                    continue
+                if first < offset:
+                    yield lease._replace(first=first, last=offset - 1)
+                first = offset + 1
+            if first <= lease.last:
+                yield lease._replace(first=first)

@@ -1,0 +1,302 @@
+"""One share partition, pure: which records are out, with whom, how often they were tried.
+
+Kafka 4.3.1's share partition is the model. What is different, and why:
+
+- The limit of leases counts leased records. Kafka counts all offsets from start to end, so that a
+  single slow record stops a queue. What is done behind such a record has a limit of its own.
+- A limit that is reached stops redeliveries too, because they are leases. As in Kafka, a fetch
+  keeps it to the record only if it asks for an exact number; otherwise its last batch goes out
+  whole.
+- Offsets that the log does not have are done at once. Kafka leases those between two batches, and
+  the consumer reports them.
+- A throttled delivery is a part of a group of batches as the fetch reads them. Kafka takes a part
+  of what it delivered together the first time, which nobody knows after a change of leader.
+- A refused acknowledgement renews nothing. Kafka renews what came before the refused part.
+- A closed session gives back all of its records. Kafka stops at the first of another member in what
+  was delivered together.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, pairwise
+from operator import attrgetter
+
+from penstock.model.errors import Reason, Refused
+from penstock.model.ids import MemberId
+from penstock.queues.commands import (
+    AckBatch,
+    AckType,
+    AcquiredRange,
+    Change,
+    Range,
+    RecordState,
+    ShareSettings,
+)
+from penstock.queues.delivery import Delivery
+from penstock.queues.ranges import DONE, RangeMap, cut, joined
+from penstock.queues.transitions import EVENTS, Event, after
+
+_ACK_TYPES = frozenset(AckType)
+_first = attrgetter("first")
+
+
+class ShareMachine:
+    """Decides, and changes only by `apply`. Every offset from `start` up to `end` has a state."""
+
+    def __init__(self, *, start: int, ranges: Iterable[Range] = ()) -> None:
+        self._ranges = RangeMap(start)
+        for each in ranges:
+            self._ranges.put(each)
+
+    @property
+    def start(self) -> int:
+        """The first offset that is not done with."""
+        return self._ranges.start
+
+    @property
+    def end(self) -> int:
+        """The first offset that was never looked at."""
+        return self._ranges.end
+
+    @property
+    def leased_count(self) -> int:
+        return self._ranges.leased_count
+
+    @property
+    def in_flight(self) -> int:
+        return self.end - self.start
+
+    @property
+    def done_count(self) -> int:
+        """How many offsets from `start` on are done with (Kafka's delivery-complete count)."""
+        return self._ranges.done_count
+
+    @property
+    def waiting_count(self) -> int:
+        """How many delivered records are done behind one that is not."""
+        return self._ranges.waiting_count
+
+    def first_available(self) -> int:
+        """Where to read next: the first record that came back, or `end`."""
+        first = self._ranges.first_available()
+        return self.end if first is None else first
+
+    def has_room(self, settings: ShareSettings) -> bool:
+        """Whether a fetch could get anything. If not, nothing needs to be read."""
+        if self.leased_count >= settings.leased_max:
+            return False
+        is_new = self._ranges.first_available() is None
+        return not is_new or self.waiting_count < settings.waiting_max
+
+    def leases(self) -> Iterator[Range]:
+        for member_id in self._ranges.members():
+            yield from self._ranges.leases_of(member_id)
+
+    def ranges(self) -> Iterator[Range]:
+        """The whole state together with `start`: another machine can begin with it."""
+        return iter(self._ranges)
+
+    def is_news(self, change: Change) -> bool:
+        return bool(change.ranges) or change.start != self.start
+
+    def apply(self, change: Change) -> None:
+        """The only mutator. What `change` says of offsets replaces what was known of them."""
+        self._ranges.move_start(change.start)
+        for each in change.ranges:
+            self._ranges.put(each)
+
+    def decide_acquire(
+        self,
+        member_id: MemberId,
+        spans: Sequence[tuple[int, int]],
+        *,
+        records_max: int,
+        batch_size: int,
+        is_exact: bool,
+        settings: ShareSettings,
+        read_from: int | None = None,
+    ) -> tuple[Change, tuple[AcquiredRange, ...]]:
+        """Leases records of the batches that were read from the log.
+
+        `spans` are the first and last offsets of these batches in order, without control batches.
+        What lies between two of them, or between `read_from` and the first, is not in the log.
+        """
+        delivery = Delivery(
+            self._ranges,
+            member_id,
+            records_max=records_max,
+            batch_size=batch_size,
+            is_exact=is_exact,
+            settings=settings,
+        )
+        delivery.choose(spans)
+        gone = self._vanished(spans, read_from, settings)
+        return self._change([*gone, *delivery.changed]), tuple(delivery.acquired)
+
+    def _vanished(
+        self, spans: Sequence[tuple[int, int]], read_from: int | None, settings: ShareSettings
+    ) -> Iterator[Range]:
+        """What came back and is not in the log any more: compaction removed it."""
+        first = [] if read_from is None else [(read_from - 1, read_from - 1)]
+        for (_, before), (behind, _) in pairwise([*first, *spans]):
+            if before >= self.end:
+                return
+            if before + 1 == behind:
+                continue
+            for each in self._ranges.available_between(before + 1, behind - 1):
+                yield after(each, Event.VANISH, settings.delivery_attempts_max)
+
+    def decide_acknowledge(
+        self, member_id: MemberId, batches: Sequence[AckBatch], settings: ShareSettings
+    ) -> tuple[Change, tuple[Range, ...]]:
+        """All of it or nothing; the second value are the renewed leases."""
+        _check_form(batches)
+        changed: list[Range] = []
+        renewed: list[Range] = []
+        last_done = -1
+        for batch in batches:
+            # What lies below the start is done with: a late word about it changes nothing.
+            if batch.last < self.start:
+                continue
+            self._check_place(batch, last_done)
+            last_done = batch.last
+            for each, event in self._acknowledged(member_id, batch, settings):
+                result = after(each, event, settings.delivery_attempts_max)
+                if event is not Event.RENEW:
+                    changed.append(result)
+                    continue
+                lease = result._replace(member_id=member_id, lease_ms=settings.lease_ms)
+                renewed.append(lease)
+                # Deadlines are not stored: there is news only if the duration is another one.
+                changed += [] if lease == each else [lease]
+        return self._change(changed), joined(renewed)
+
+    def _check_place(self, batch: AckBatch, last_done: int) -> None:
+        if self.start == self.end:
+            raise Refused(Reason.INVALID_RECORD_STATE, f"offset {batch.first} is not leased")
+        if batch.last >= self.end:
+            raise Refused(
+                Reason.INVALID_REQUEST, f"offset {batch.last} is past the delivered records"
+            )
+        if max(batch.first, self.start) <= last_done:
+            raise Refused(Reason.INVALID_RECORD_STATE, f"offset {last_done} is acknowledged twice")
+
+    def _acknowledged(
+        self, member_id: MemberId, batch: AckBatch, settings: ShareSettings
+    ) -> Iterator[tuple[Range, Event]]:
+        for first, last, kind in _runs(batch):
+            for each in self._ranges.between(max(first, self.start), last):
+                if each.state is not RecordState.LEASED:
+                    problem = f"offset {each.first} is not leased"
+                elif each.member_id != member_id:
+                    problem = f"another member has offset {each.first}"
+                elif kind is AckType.RENEW and not settings.is_renewable:
+                    problem = "leases of this group can't be renewed"
+                else:
+                    yield each, EVENTS[kind]
+                    continue
+                raise Refused(Reason.INVALID_RECORD_STATE, problem)
+
+    def decide_release(self, member_id: MemberId, settings: ShareSettings) -> Change:
+        """The session was closed, the connection is lost, or the member is gone."""
+        leases = self._ranges.leases_of(member_id)
+        return self._change(
+            [after(each, Event.CLOSE, settings.delivery_attempts_max) for each in leases]
+        )
+
+    def decide_expiry(self, ranges: Iterable[Range], settings: ShareSettings) -> Change:
+        """Leases whose time is over. What is not leased as they say any more is left alone.
+
+        A lease that was renewed or given again after a closed session looks the same: it is for the
+        host to name only those whose own deadline is over.
+        """
+        changed: list[Range] = []
+        # Leases of one owner and attempt may overlap here, and must not be looked at twice.
+        behind: dict[tuple[MemberId | None, int], int] = {}
+        for lease in sorted(ranges, key=_first):
+            owner = lease.member_id, lease.attempts
+            first = max(lease.first, behind.get(owner, self.start))
+            for each in self._ranges.between(first, lease.last):
+                is_same = (each.member_id, each.attempts) == owner
+                if each.state is RecordState.LEASED and is_same:
+                    changed.append(after(each, Event.EXPIRE, settings.delivery_attempts_max))
+            behind[owner] = max(first, lease.last + 1)
+        return self._change(changed)
+
+    def decide_log_start(self, log_start: int) -> Change:
+        """Retention or DeleteRecords removed everything below `log_start`."""
+        if log_start <= self.start:
+            return Change(start=self.start)
+        return Change(start=self._behind_done(log_start, max(log_start, self.end)))
+
+    def lost_below(self, log_start: int) -> int:
+        """How many offsets are lost, not done with, if the log begins there."""
+        if log_start <= self.start:
+            return 0
+        done = (
+            each.last - each.first + 1
+            for each in self._ranges.between(self.start, log_start - 1)
+            if each.state in DONE
+        )
+        return log_start - self.start - sum(done)
+
+    def _change(self, changed: list[Range]) -> Change:
+        """The difference, with the start moved as far as it gets by that."""
+        ranges = joined(sorted(changed, key=_first))
+        start = self._start_after(ranges)
+        kept = (cut(each, start, each.last) for each in ranges if each.last >= start)
+        return Change(start=start, ranges=tuple(kept))
+
+    def _start_after(self, changed: Sequence[Range]) -> int:
+        start = self.start
+        for each in changed:
+            start = self._behind_done(start, each.first)
+            if start < each.first or each.state not in DONE:
+                return start
+            start = each.last + 1
+        return self._behind_done(start, max(start, self.end))
+
+    def _behind_done(self, offset: int, end: int) -> int:
+        """The first offset from here on that is not done, at most `end`."""
+        while offset < end:
+            each = self._ranges.at(offset)
+            if each is None or each.state not in DONE:
+                break
+            offset = min(end, each.last + 1)
+        return offset
+
+    def validate(self) -> None:
+        """Raises AssertionError if what belongs together does not agree."""
+        self._ranges.validate()
+        first = self._ranges.at(self.start)
+        assert first is None or first.state not in DONE, f"the start is before {first}"
+        for each in self.leases():
+            assert each.attempts > 0, f"{each} was never delivered"
+            assert each.lease_ms > 0, f"{each} has no end"
+
+
+def _check_form(batches: Sequence[AckBatch]) -> None:
+    """What Kafka refuses before it looks at any record. Batches may meet in one offset."""
+    last_before = -1
+    for batch in batches:
+        count = batch.last - batch.first + 1
+        if count < 1:
+            raise Refused(Reason.INVALID_REQUEST, f"{batch.first} to {batch.last} is no range")
+        if batch.first < last_before:
+            raise Refused(Reason.INVALID_REQUEST, f"offset {batch.first} comes after {last_before}")
+        if len(batch.types) not in (1, count):
+            raise Refused(Reason.INVALID_REQUEST, f"{len(batch.types)} types for {count} offsets")
+        if not _ACK_TYPES.issuperset(batch.types):
+            raise Refused(Reason.INVALID_REQUEST, f"unknown types among {set(batch.types)}")
+        last_before = batch.last
+
+
+def _runs(batch: AckBatch) -> Iterator[tuple[int, int, AckType]]:
+    """Neighbours that have the same type."""
+    if len(batch.types) == 1:
+        yield batch.first, batch.last, AckType(batch.types[0])
+        return
+    first = batch.first
+    for kind, offsets in groupby(batch.types):
+        count = sum(1 for _ in offsets)
+        yield first, first + count - 1, AckType(kind)
+        first += count

@@ -1,0 +1,180 @@
+"""A sorted map from offsets to what is known of them, in ranges without holes.
+
+What a change costs follows from how many ranges it touches, and from the logarithm of how many
+there are: a consumer that acks every second record of a long backlog leaves a range per record.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from sortedcontainers import SortedDict, SortedSet
+
+from penstock.model.ids import MemberId
+from penstock.queues.commands import Range, RecordState
+
+_AVAILABLE = RecordState.AVAILABLE
+_LEASED = RecordState.LEASED
+DONE = frozenset((RecordState.ACKED, RecordState.DEAD))
+
+
+class RangeMap:
+    """Every offset from `start` up to `end` is in one range. Equal neighbours are one range."""
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self._by_first: SortedDict[int, Range] = SortedDict()
+        # The first offsets of ranges by what is asked for: the next to deliver, and a member's.
+        self._available: SortedSet[int] = SortedSet()
+        self._by_member: defaultdict[MemberId, set[int]] = defaultdict(set)
+        self.leased_count = 0
+        # Offsets that are done, and those of them at which there was a record to deliver.
+        self.done_count = 0
+        self.waiting_count = 0
+
+    def __len__(self) -> int:
+        return len(self._by_first)
+
+    def __iter__(self) -> Iterator[Range]:
+        return iter(self._by_first.values())
+
+    @property
+    def end(self) -> int:
+        return self._by_first.peekitem()[1].last + 1 if self._by_first else self.start
+
+    def put(self, new: Range) -> None:
+        """Says what is known of these offsets from now on."""
+        if new.first > self.end:
+            raise AssertionError(f"{new} leaves a hole behind {self.end - 1}")
+        first, last = new.first, new.last
+        for old in self._touching(first, last):
+            is_apart = old.last < new.first or old.first > new.last
+            if is_apart and not _is_alike(old, new):
+                continue
+            self._remove(old)
+            if old.first < new.first:
+                first = self._keep(old._replace(last=new.first - 1), new, first)
+            if old.last > new.last:
+                last = self._keep(old._replace(first=new.last + 1), new, last)
+        self._add(new._replace(first=first, last=last))
+
+    def _keep(self, rest: Range, new: Range, edge: int) -> int:
+        """Keeps what `new` leaves of a range, or joins it to `new`, whose edge it then moves."""
+        if not _is_alike(rest, new):
+            self._add(rest)
+            return edge
+        return rest.first if rest.first < new.first else rest.last
+
+    def move_start(self, start: int) -> None:
+        """Forgets what lies below `start`. A start that is lower than before opens a hole, which
+        the caller fills."""
+        self.start = start
+        while self._by_first:
+            lowest = self._by_first.peekitem(0)[1]
+            if lowest.first >= start:
+                return
+            self._remove(lowest)
+            if lowest.last >= start:
+                self._add(lowest._replace(first=start))
+
+    def at(self, offset: int) -> Range | None:
+        # Not by position: the first to ask for one after a change pays for an index of all.
+        first = next(self._by_first.irange(maximum=offset, reverse=True), None)
+        if first is None:
+            return None
+        found: Range = self._by_first[first]
+        return found if found.last >= offset else None
+
+    def between(self, first: int, last: int) -> Iterator[Range]:
+        """The ranges that have offsets from `first` to `last`, cut to those."""
+        for key in self._by_first.irange(self._floor(first, last), last):
+            yield cut(self._by_first[key], first, last)
+
+    def available_between(self, first: int, last: int) -> Iterator[Range]:
+        """Those that can be delivered, without a look at the others."""
+        for key in self._available.irange(self._floor(first, last), last):
+            yield cut(self._by_first[key], first, last)
+
+    def _floor(self, first: int, last: int) -> int:
+        """Where the range begins that `first` lies in, if there is anything to look for."""
+        floor = self.at(first) if first <= last else None
+        return first if floor is None else floor.first
+
+    def first_available(self) -> int | None:
+        return self._available[0] if self._available else None
+
+    def leases_of(self, member_id: MemberId) -> list[Range]:
+        return [self._by_first[first] for first in sorted(self._by_member.get(member_id, ()))]
+
+    def members(self) -> list[MemberId]:
+        return list(self._by_member)
+
+    def _touching(self, first: int, last: int) -> list[Range]:
+        """The ranges that overlap these offsets or lie right beside them."""
+        low = self._floor(first - 1, last)
+        return [self._by_first[key] for key in self._by_first.irange(low, last + 1)]
+
+    def _add(self, new: Range) -> None:
+        self._by_first[new.first] = new
+        if new.state is _AVAILABLE:
+            self._available.add(new.first)
+        elif new.state is _LEASED:
+            assert new.member_id is not None
+            self._by_member[new.member_id].add(new.first)
+        self._count(new, 1)
+
+    def _remove(self, old: Range) -> None:
+        del self._by_first[old.first]
+        if old.state is _AVAILABLE:
+            self._available.discard(old.first)
+        elif old.state is _LEASED:
+            assert old.member_id is not None
+            mine = self._by_member[old.member_id]
+            mine.discard(old.first)
+            if not mine:
+                del self._by_member[old.member_id]
+        self._count(old, -1)
+
+    def _count(self, each: Range, sign: int) -> None:
+        count = sign * (each.last - each.first + 1)
+        if each.state is _LEASED:
+            self.leased_count += count
+        elif each.state in DONE:
+            self.done_count += count
+            self.waiting_count += count if each.attempts else 0
+
+    def validate(self) -> None:
+        """Raises AssertionError if ranges leave holes, are split for nothing, or are miscounted."""
+        copy = RangeMap(self.start)
+        before: Range | None = None
+        for each in self:
+            assert each.first <= each.last, f"{each} has no offset"
+            expected = self.start if before is None else before.last + 1
+            assert each.first == expected, f"{each} should begin at {expected}"
+            assert before is None or not _is_alike(before, each), f"{before} and {each} are alike"
+            assert (each.member_id is not None) == (each.state is _LEASED), f"{each}: whose?"
+            copy._add(each)
+            before = each
+        for name in ("_available", "_by_member", "leased_count", "done_count", "waiting_count"):
+            mine, right = getattr(self, name), getattr(copy, name)
+            assert mine == right, f"{name} is {mine}, not {right}"
+
+
+def cut(each: Range, first: int, last: int) -> Range:
+    if first <= each.first and each.last <= last:
+        return each
+    return each._replace(first=max(first, each.first), last=min(last, each.last))
+
+
+def joined(ranges: list[Range]) -> tuple[Range, ...]:
+    """The same ranges, in the order of their offsets, with equal neighbours as one."""
+    result: list[Range] = []
+    for each in ranges:
+        if result and result[-1].last + 1 == each.first and _is_alike(result[-1], each):
+            result[-1] = result[-1]._replace(last=each.last)
+        else:
+            result.append(each)
+    return tuple(result)
+
+
+def _is_alike(one: Range, other: Range) -> bool:
+    return one[2:] == other[2:]

@@ -1,0 +1,178 @@
+"""A queue that is led, over a store and a log that a test holds in its hands."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from penstock.model.errors import Reason, Refused
+from penstock.model.ids import GroupId, MemberId, TopicId
+from penstock.queues.commands import AckBatch, AckType, AcquiredRange, ShareSettings
+from penstock.queues.decisions import Open, Write, decide_open, decide_write
+from penstock.queues.layout import QueueKey
+from penstock.queues.leading import LedQueue
+from penstock.queues.records import QueueStored
+from penstock.queues.state import QueuesState
+from penstock.replication.alarm_clock import AlarmClock
+from penstock.replication.commit import Commit
+from penstock.replication.watches import Watch, Watches
+from tests.unit.clocks import ManualClock
+
+KEY = QueueKey(GroupId("workers"), TopicId(UUID(int=7)), 0)
+M, N = MemberId("m"), MemberId("n")
+# Batches that a poll reads.
+READ_MAX = 20
+
+
+class FakeLog:
+    """A data partition with one record per batch."""
+
+    def __init__(self, end: int = 10, *, term: int = 1) -> None:
+        self.term = term
+        self.is_leader = self.is_settled = True
+        self.high_watermark = self.log_end_offset = end
+        self.log_start_offset = 0
+        self._advances, self._leaderships = Watches(), Watches()
+
+    def check_leader(self) -> None:
+        if not self.is_leader:
+            raise Refused(Reason.NOT_LEADER_OR_FOLLOWER)
+
+    def on_advance(self, callback: Callable[[], None]) -> Watch:
+        return self._advances.add(callback)
+
+    def on_leadership(self, callback: Callable[[], None]) -> Watch:
+        return self._leaderships.add(callback)
+
+    def grow(self, count: int = 1) -> None:
+        self.high_watermark = self.log_end_offset = self.log_end_offset + count
+        self._advances.notify()
+
+    def lose(self) -> None:
+        self.is_leader = self.is_settled = False
+        self._leaderships.notify()
+
+
+class FakeStore:
+    """Stores like a coordinator; a test can hold its answers back, or lose them."""
+
+    def __init__(self) -> None:
+        self.state = QueuesState()
+        self.writes: list[Write] = []
+        self.opens: list[Open] = []
+        # While clear, what is asked is not done yet.
+        self.goes_on = asyncio.Event()
+        self.goes_on.set()
+        # What the next calls end with, before or after they were done.
+        self.refused_before: list[Refused] = []
+        self.refused_after: list[Refused] = []
+
+    async def open(self, command: Open) -> QueueStored:
+        self.opens.append(command)
+        await self._begin()
+        records, stored = decide_open(self.state, command)
+        for record in records:
+            self.state.apply(record)
+        return stored
+
+    async def write(self, command: Write) -> None:
+        self.writes.append(command)
+        await self._begin()
+        for record in decide_write(self.state, command):
+            self.state.apply(record)
+        self.state.validate()
+        if self.refused_after:
+            raise self.refused_after.pop(0)
+
+    async def _begin(self) -> None:
+        await self.goes_on.wait()
+        if self.refused_before:
+            raise self.refused_before.pop(0)
+
+
+class Leader:
+    """One who leads the queue, with its own clock and alarms."""
+
+    def __init__(
+        self,
+        store: FakeStore,
+        log: FakeLog | None = None,
+        *,
+        clock: ManualClock | None = None,
+        start: int = 0,
+        settings: ShareSettings | None = None,
+    ) -> None:
+        self.store = store
+        self.log = log or FakeLog()
+        self.clock = clock or ManualClock()
+        self.settings = settings or ShareSettings()
+        self.start = start
+        self.openings = 0
+        self.alarms: AlarmClock[LedQueue] = AlarmClock(self.clock, LedQueue.expire)
+        self.closed: list[LedQueue] = []
+        self.queue = LedQueue(
+            key=KEY,
+            log=self.log,
+            store=store,
+            alarms=self.alarms,
+            clock=self.clock,
+            settings_of=lambda: self.settings,
+            resolve_start=self._resolve,
+            next_opening=self._next_opening,
+            on_closed=self.closed.append,
+        )
+
+    async def _resolve(self) -> int:
+        return self.start
+
+    def _next_opening(self) -> int:
+        self.openings += 1
+        return self.openings
+
+    async def opened(self) -> "Leader":
+        await self.queue.open()
+        return self
+
+    def acquire(
+        self, member_id: MemberId = M, count: int = 500
+    ) -> tuple[tuple[AcquiredRange, ...], Commit]:
+        first = self.queue.next_offset()
+        end = min(self.log.high_watermark, first + READ_MAX)
+        spans = [(offset, offset) for offset in range(first, end)]
+        return self.queue.acquire(
+            member_id, spans, records_max=count, batch_size=count, is_exact=True, read_from=first
+        )
+
+    async def acquired(self, member_id: MemberId = M, count: int = 500) -> list[AcquiredRange]:
+        ranges, commit = self.acquire(member_id, count)
+        await commit
+        return list(ranges)
+
+    def acknowledge(
+        self, first: int, last: int, kind: AckType = AckType.ACCEPT, member_id: MemberId = M
+    ) -> Commit:
+        batch = AckBatch(first=first, last=last, types=(kind,))
+        return self.queue.acknowledge(member_id, [batch])
+
+    def pass_time(self, ms: int) -> None:
+        """Time passes, and the alarm clock rings as it does in a process that runs on."""
+        self.clock.ms += ms
+        self.queue.expire()
+
+
+class Asleep:
+    """A poll that waits."""
+
+    def __init__(self) -> None:
+        self.woken = 0
+
+    def wake(self) -> None:
+        self.woken += 1
+
+
+async def refusal(commit: Any) -> Reason:
+    try:
+        await commit
+    except Refused as refused:
+        return refused.reason
+    raise AssertionError("it was not refused")

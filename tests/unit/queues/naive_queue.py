@@ -1,0 +1,238 @@
+"""A share partition as simple as can be: one entry per offset, and loops over all of them."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from penstock.model.errors import Reason
+from penstock.model.ids import MemberId
+from penstock.queues.commands import AckBatch, AcquiredRange, Range, RecordState, ShareSettings
+
+AVAILABLE, LEASED = RecordState.AVAILABLE, RecordState.LEASED
+ACKED, DEAD = RecordState.ACKED, RecordState.DEAD
+
+
+class Entry(NamedTuple):
+    state: RecordState
+    attempts: int
+    member_id: MemberId | None = None
+    lease_ms: int = 0
+
+
+NEW = Entry(AVAILABLE, 0)
+GONE = Entry(ACKED, 0)
+
+
+class NaiveQueue:
+    def __init__(self, settings: ShareSettings) -> None:
+        self.settings = settings
+        self.start = 0
+        self.end = 0
+        self.entries: dict[int, Entry] = {}
+        self.lost = 0
+
+    def count(self, *states: RecordState) -> int:
+        return sum(entry.state in states for entry in self.entries.values())
+
+    def first_available(self) -> int:
+        free = (offset for offset, entry in self.entries.items() if entry.state is AVAILABLE)
+        return min(free, default=self.end)
+
+    def acquire(
+        self,
+        member_id: MemberId,
+        spans: Sequence[tuple[int, int]],
+        read_from: int,
+        records_max: int,
+        batch_size: int,
+        is_exact: bool,
+    ) -> list[AcquiredRange]:
+        limit = self.settings.delivery_attempts_max
+        throttle = max(2, (limit + 1) // 2)
+        room = min(records_max, self.settings.leased_max - self.count(LEASED))
+        has_space = self._waiting() < self.settings.waiting_max
+        old_end = self.end
+        known = [
+            [offset for offset in range(first, last + 1) if self.start <= offset < old_end]
+            for first, last in spans
+        ]
+        new = [
+            [offset for offset in range(first, last + 1) if offset >= max(self.start, old_end)]
+            for first, last in spans
+        ]
+        self._forget_missing(spans, read_from)
+        taken: list[tuple[int, int, int]] = []
+        for number, group in enumerate(_grouped([one for one in known if one], batch_size)):
+            before = len(taken)
+            if before >= room:
+                break
+            allowed: int | None = None
+            is_over = False
+            for offset in [offset for one in group for offset in one]:
+                entry = self.entries[offset]
+                if entry.state is not AVAILABLE:
+                    continue
+                got = len(taken) - before
+                if entry.attempts >= throttle and allowed is None:
+                    if before:
+                        is_over = True
+                        break
+                    size = sum(len(one) for one in group)
+                    allowed = max(1, size // 2 ** (entry.attempts - throttle + 1))
+                is_last = limit > 2 and entry.attempts == limit - 1
+                if is_last and taken:
+                    break
+                if allowed is not None and got >= allowed:
+                    break
+                if is_exact and len(taken) >= room:
+                    break
+                self._lease(offset, member_id)
+                taken.append((offset, entry.attempts + 1, number))
+                if is_last:
+                    break
+            if is_over or allowed is not None:
+                has_space = False
+                break
+        if has_space and len(taken) < room:
+            groups = [[one for one in new if one]] if is_exact else None
+            fresh = groups or _grouped([one for one in new if one], batch_size)
+            self._acquire_new(member_id, fresh, room, is_exact, taken)
+        self._advance()
+        return _ranges(taken)
+
+    def _acquire_new(
+        self,
+        member_id: MemberId,
+        groups: list[list[list[int]]],
+        room: int,
+        is_exact: bool,
+        taken: list[tuple[int, int, int]],
+    ) -> None:
+        for number, group in enumerate(groups):
+            for batch in group:
+                if len(taken) >= room:
+                    return
+                for offset in range(self.end, batch[0]):
+                    self.entries[offset] = GONE
+                for offset in batch:
+                    self.entries[offset] = NEW
+                    if not is_exact or len(taken) < room:
+                        self._lease(offset, member_id)
+                        taken.append((offset, 1, -1 - number))
+                self.end = batch[-1] + 1
+
+    def _lease(self, offset: int, member_id: MemberId) -> None:
+        attempts = self.entries[offset].attempts + 1
+        self.entries[offset] = Entry(LEASED, attempts, member_id, self.settings.lease_ms)
+
+    def _forget_missing(self, spans: Sequence[tuple[int, int]], read_from: int) -> None:
+        if not spans:
+            return
+        present = {offset for first, last in spans for offset in range(first, last + 1)}
+        for offset in range(read_from, spans[-1][1]):
+            entry = self.entries.get(offset)
+            if offset not in present and entry is not None and entry.state is AVAILABLE:
+                self.entries[offset] = GONE
+
+    def acknowledge(self, member_id: MemberId, batches: Sequence[AckBatch]) -> Reason | None:
+        said: dict[int, int] = {}
+        if not _is_well_formed(batches):
+            return Reason.INVALID_REQUEST
+        for batch in batches:
+            if batch.last < self.start:
+                continue
+            if not self.entries:
+                return Reason.INVALID_RECORD_STATE
+            if batch.last >= self.end:
+                return Reason.INVALID_REQUEST
+            for index, offset in enumerate(range(batch.first, batch.last + 1)):
+                kind = batch.types[index if len(batch.types) > 1 else 0]
+                if offset < self.start:
+                    continue
+                entry = self.entries[offset]
+                is_mine = entry.state is LEASED and entry.member_id == member_id
+                if not is_mine or offset in said:
+                    return Reason.INVALID_RECORD_STATE
+                if kind == 4 and not self.settings.is_renewable:
+                    return Reason.INVALID_RECORD_STATE
+                said[offset] = kind
+        for offset, kind in said.items():
+            self._settle(offset, kind)
+        self._advance()
+        return None
+
+    def _settle(self, offset: int, kind: int) -> None:
+        entry = self.entries[offset]
+        if kind == 4:
+            self.entries[offset] = entry._replace(lease_ms=self.settings.lease_ms)
+        elif kind == 2:
+            self._give_back(offset)
+        else:
+            self.entries[offset] = Entry(DEAD if kind == 3 else ACKED, entry.attempts)
+
+    def _give_back(self, offset: int) -> None:
+        attempts = self.entries[offset].attempts
+        is_over = attempts >= self.settings.delivery_attempts_max
+        self.entries[offset] = Entry(DEAD if is_over else AVAILABLE, attempts)
+
+    def release(self, member_id: MemberId) -> None:
+        for offset, entry in self.entries.items():
+            if entry.state is LEASED and entry.member_id == member_id:
+                self._give_back(offset)
+        self._advance()
+
+    def expire(self, leases: Iterable[Range]) -> None:
+        for lease in leases:
+            for offset in range(lease.first, lease.last + 1):
+                entry = self.entries.get(offset)
+                said = (LEASED, lease.attempts, lease.member_id)
+                if entry is not None and entry[:3] == said:
+                    self._give_back(offset)
+        self._advance()
+
+    def move_log_start(self, log_start: int) -> None:
+        for offset in range(self.start, log_start):
+            self.lost += self.entries.pop(offset, NEW).state in (AVAILABLE, LEASED)
+        self.start = max(self.start, log_start)
+        self.end = max(self.start, self.end)
+        self._advance()
+
+    def _advance(self) -> None:
+        while self.entries and self.entries[self.start].state in (ACKED, DEAD):
+            del self.entries[self.start]
+            self.start += 1
+
+    def _waiting(self) -> int:
+        done = (entry for entry in self.entries.values() if entry.state in (ACKED, DEAD))
+        return sum(entry.attempts > 0 for entry in done)
+
+
+def _grouped(batches: list[list[int]], batch_size: int) -> list[list[list[int]]]:
+    groups: list[list[list[int]]] = []
+    for batch in batches:
+        if groups and batch[0] - groups[-1][0][0] < batch_size:
+            groups[-1].append(batch)
+        else:
+            groups.append([batch])
+    return groups
+
+
+def _ranges(taken: list[tuple[int, int, int]]) -> list[AcquiredRange]:
+    result: list[tuple[AcquiredRange, int]] = []
+    for offset, attempt, group in taken:
+        last, last_group = result[-1] if result else (AcquiredRange(-9, -9, 0), -9)
+        if last.last + 1 == offset and last.attempt == attempt and last_group == group:
+            result[-1] = last._replace(last=offset), group
+        else:
+            result.append((AcquiredRange(offset, offset, attempt), group))
+    return [one for one, _ in result]
+
+
+def _is_well_formed(batches: Sequence[AckBatch]) -> bool:
+    ends = [-1, *(batch.last for batch in batches)]
+    return all(
+        batch.first <= batch.last
+        and batch.first >= before
+        and len(batch.types) in (1, batch.last - batch.first + 1)
+        and all(kind in range(5) for kind in batch.types)
+        for before, batch in zip(ends, batches, strict=False)
+    )

@@ -1,0 +1,219 @@
+"""Random commands to a share partition, beside a naive one that must always agree with it."""
+
+from collections.abc import Callable
+from itertools import pairwise
+from random import Random
+from typing import Protocol, TypeVar
+
+from penstock.model.errors import Reason, Refused
+from penstock.model.ids import MemberId
+from penstock.queues.commands import AckBatch, AcquiredRange, Change, Range, ShareSettings
+from penstock.queues.machine import ShareMachine
+from tests.unit.queues.naive_queue import ACKED, DEAD, LEASED, Entry, NaiveQueue
+
+MEMBERS = [MemberId(name) for name in ("ann", "bob", "cid")]
+STEPS = 60
+T = TypeVar("T")
+
+
+class Choices(Protocol):
+    """What is used of `random.Random`: hypothesis has one that it can shrink."""
+
+    def randint(self, a: int, b: int) -> int: ...
+    def random(self) -> float: ...
+
+
+class Simulation:
+    def __init__(self, choices: Choices) -> None:
+        self.choices = choices
+        limit = choices.randint(1, 6)
+        self.settings = ShareSettings(
+            lease_ms=100,
+            delivery_attempts_max=limit,
+            leased_max=choices.randint(1, 30),
+            waiting_max=choices.randint(1, 40),
+            is_renewable=self.maybe(0.8),
+        )
+        self.naive = NaiveQueue(self.settings)
+        self.machine = ShareMachine(start=0)
+        # Hears only of changes, as who stores them does.
+        self.store = ShareMachine(start=0)
+        self.batches: list[tuple[int, int]] = []
+        self.log_end = 0
+        # Every lease that was ever given: some are over by now.
+        self.given: list[Range] = []
+
+    def maybe(self, probability: float) -> bool:
+        return self.choices.random() < probability
+
+    def one_of(self, options: list[T]) -> T:
+        return options[self.choices.randint(0, len(options) - 1)]
+
+    def step(self) -> None:
+        steps: list[tuple[int, Callable[[], None]]] = [
+            (3, self.append),
+            (8, self.acquire),
+            (8, self.acknowledge),
+            (2, self.expire),
+            (1, self.release),
+            (1, self.move_log_start),
+            (1, self.compact),
+            (1, self.restore),
+        ]
+        self.one_of([action for weight, action in steps for _ in range(weight)])()
+        self.check()
+
+    def append(self) -> None:
+        for _ in range(self.choices.randint(1, 4)):
+            # Control batches take offsets and are not among the batches that are read.
+            self.log_end += self.maybe(0.1)
+            last = self.log_end + self.choices.randint(0, 6)
+            self.batches.append((self.log_end, last))
+            self.log_end = last + 1
+
+    def acquire(self) -> None:
+        read_from = self.machine.first_available()
+        count = self.choices.randint(1, 6)
+        spans = [span for span in self.batches if span[1] >= read_from][:count]
+        member_id = self.one_of(MEMBERS)
+        records_max, batch_size = self.choices.randint(1, 20), self.choices.randint(1, 12)
+        is_exact = self.maybe(0.4)
+        change, acquired = self.machine.decide_acquire(
+            member_id,
+            spans,
+            records_max=records_max,
+            batch_size=batch_size,
+            is_exact=is_exact,
+            settings=self.settings,
+            read_from=read_from,
+        )
+        self.apply(change)
+        expected = self.naive.acquire(
+            member_id, spans, read_from, records_max, batch_size, is_exact
+        )
+        assert list(acquired) == expected, f"got {acquired}, not {expected}"
+        self.given += [_lease(one, member_id, self.settings) for one in acquired]
+
+    def acknowledge(self) -> None:
+        member_id = self.one_of(MEMBERS)
+        batches = self.some_batches(member_id)
+        expected = self.naive.acknowledge(member_id, batches)
+        reason, change, renewed = self.decide_acknowledge(member_id, batches)
+        assert reason is expected, f"refused by {reason}, not by {expected}: {batches}"
+        if reason is None:
+            is_renewing = any(4 in batch.types for batch in batches)
+            assert renewed or not is_renewing or self.is_past(batches)
+            self.apply(change)
+
+    def decide_acknowledge(
+        self, member_id: MemberId, batches: list[AckBatch]
+    ) -> tuple[Reason | None, Change, tuple[Range, ...]]:
+        try:
+            return None, *self.machine.decide_acknowledge(member_id, batches, self.settings)
+        except Refused as refused:
+            return refused.reason, Change(start=self.machine.start), ()
+
+    def is_past(self, batches: list[AckBatch]) -> bool:
+        renewing = [batch for batch in batches if 4 in batch.types]
+        return all(batch.first < self.machine.start for batch in renewing)
+
+    def some_batches(self, member_id: MemberId) -> list[AckBatch]:
+        mine = sorted(
+            offset for offset, each in self.naive.entries.items() if each.member_id == member_id
+        )
+        if not mine or self.maybe(0.1):
+            first = self.choices.randint(max(0, self.naive.start - 3), self.naive.end + 2)
+            return [self.batch(first, first + self.choices.randint(-1, 3))]
+        batches = []
+        at = self.choices.randint(0, len(mine) - 1)
+        for _ in range(self.choices.randint(1, 3)):
+            upto = at + self.choices.randint(0, 5)
+            run = [offset for offset in mine[at : upto + 1] if offset - mine[at] <= upto - at]
+            if run:
+                batches.append(self.batch(run[0], run[-1] + (1 if self.maybe(0.05) else 0)))
+            at = upto + (0 if self.maybe(0.05) else 1)
+            if at >= len(mine):
+                break
+        return batches
+
+    def batch(self, first: int, last: int) -> AckBatch:
+        count = last - first + 1 if self.maybe(0.4) else 1
+        count += 1 if self.maybe(0.03) else 0
+        kinds = [0, 1, 1, 1, 2, 2, 2, 3, 4] + ([5] if self.maybe(0.05) else [])
+        types = tuple(self.one_of(kinds) for _ in range(count))
+        return AckBatch(first=first, last=last, types=types)
+
+    def expire(self) -> None:
+        over = [lease for lease in self.given if self.maybe(0.3)]
+        self.apply(self.machine.decide_expiry(over, self.settings))
+        self.naive.expire(over)
+
+    def release(self) -> None:
+        member_id = self.one_of(MEMBERS)
+        self.apply(self.machine.decide_release(member_id, self.settings))
+        self.naive.release(member_id)
+
+    def move_log_start(self) -> None:
+        log_start = self.naive.start + self.choices.randint(-2, 8)
+        log_start = max(0, min(log_start, self.log_end))
+        lost = self.machine.lost_below(log_start)
+        lost_before = self.naive.lost
+        self.apply(self.machine.decide_log_start(log_start))
+        self.naive.move_log_start(log_start)
+        self.batches = [span for span in self.batches if span[1] >= log_start]
+        assert lost == self.naive.lost - lost_before, "lost records are miscounted"
+
+    def compact(self) -> None:
+        self.batches = [span for span in self.batches if not self.maybe(0.1)]
+
+    def restore(self) -> None:
+        self.machine = ShareMachine(start=self.store.start, ranges=self.store.ranges())
+
+    def apply(self, change: Change) -> None:
+        known = _entries(self.machine)
+        for each in change.ranges:
+            assert each.first >= change.start, f"{each} is below the start"
+            for offset in range(each.first, each.last + 1):
+                is_news = known.get(offset) != Entry(*each[2:])
+                assert is_news, f"{each} says what was known of {offset}"
+        is_news = self.machine.is_news(change)
+        before = self.machine.start, list(self.machine.ranges())
+        self.machine.apply(change)
+        self.store.apply(change)
+        assert is_news == (before != (self.machine.start, list(self.machine.ranges())))
+
+    def check(self) -> None:
+        for machine in (self.machine, self.store):
+            machine.validate()
+            assert _entries(machine) == self.naive.entries
+            for before, each in pairwise(machine.ranges()):
+                assert before[2:] != each[2:], f"{before} and {each} are alike"
+            assert (machine.start, machine.end) == (self.naive.start, self.naive.end)
+        machine = self.machine
+        assert machine.first_available() == self.naive.first_available()
+        assert machine.leased_count == self.naive.count(LEASED)
+        assert machine.done_count == self.naive.count(ACKED, DEAD)
+        leases = sum(each.last - each.first + 1 for each in machine.leases())
+        assert leases == machine.leased_count
+
+
+def _entries(machine: ShareMachine) -> dict[int, Entry]:
+    return {
+        offset: Entry(*each[2:])
+        for each in machine.ranges()
+        for offset in range(each.first, each.last + 1)
+    }
+
+
+def _lease(one: AcquiredRange, member_id: MemberId, settings: ShareSettings) -> Range:
+    return Range(one.first, one.last, LEASED, one.attempt, member_id, settings.lease_ms)
+
+
+def check_run(choices: Choices, steps: int = STEPS) -> None:
+    simulation = Simulation(choices)
+    for _ in range(steps):
+        simulation.step()
+
+
+def check_seed(seed: int) -> None:
+    check_run(Random(seed))

@@ -1,0 +1,216 @@
+"""Proves that the naive queue notices bugs of the real one: each is easy to write."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from penstock.model.errors import Refused
+from penstock.queues import delivery, machine, ranges, transitions
+from penstock.queues.commands import Change, Range, RecordState
+from penstock.queues.delivery import Delivery
+from penstock.queues.machine import ShareMachine
+from penstock.queues.ranges import RangeMap
+from penstock.queues.transitions import Event
+from tests.unit.queues.simulation import check_seed
+
+SEEDS_MAX = 100
+
+MUTATIONS: dict[str, list[tuple[object, str, Any]]] = {}
+
+
+def mutation(name: str, *places: tuple[object, str]) -> Callable[[Any], Any]:
+    def add(replacement: Any) -> Any:
+        MUTATIONS[name] = [(target, attribute, replacement) for target, attribute in places]
+        return replacement
+
+    return add
+
+
+_after = transitions.after
+_AFTER = ((machine, "after"), (delivery, "after"))
+
+
+def _except(wrong: Callable[[Range, Event, int], Range | None]) -> Callable[..., Range]:
+    """The table of transitions, with one row that is wrong."""
+    return lambda before, event, attempts_max: (
+        wrong(before, event, attempts_max) or _after(before, event, attempts_max)
+    )
+
+
+@mutation("a released record is never dead", *_AFTER)
+@_except
+def released_forever(before: Range, event: Event, _: int) -> Range | None:
+    return _after(before, event, 1000) if event is Event.RELEASE else None
+
+
+@mutation("a lease that runs out never kills", *_AFTER)
+@_except
+def expired_forever(before: Range, event: Event, _: int) -> Range | None:
+    return _after(before, event, 1000) if event is Event.EXPIRE else None
+
+
+@mutation("a record dies one attempt early", *_AFTER)
+@_except
+def dies_early(before: Range, event: Event, attempts_max: int) -> Range | None:
+    return _after(before, event, attempts_max - 1)
+
+
+@mutation("a closed session gives the attempt back", *_AFTER)
+@_except
+def forgives_closed(before: Range, event: Event, _: int) -> Range | None:
+    freed = _after(before, event, 1000)
+    return freed._replace(attempts=before.attempts - 1) if event is Event.CLOSE else None
+
+
+@mutation("a delivery does not count", *_AFTER)
+@_except
+def uncounted(before: Range, event: Event, attempts_max: int) -> Range | None:
+    leased = _after(before, event, attempts_max)
+    return leased._replace(attempts=max(1, before.attempts)) if event is Event.LEASE else None
+
+
+@mutation("a rejected record is taken as processed", *_AFTER)
+@_except
+def rejected_is_acked(before: Range, event: Event, attempts_max: int) -> Range | None:
+    return _after(before, Event.ACCEPT, attempts_max) if event is Event.REJECT else None
+
+
+@mutation("another member's lease can be acked", (ShareMachine, "_acknowledged"))
+def anybodys(self: ShareMachine, _: Any, batch: Any, settings: Any) -> Any:
+    for first, last, kind in machine._runs(batch):
+        for each in self._ranges.between(max(first, self.start), last):
+            if each.state is not RecordState.LEASED:
+                raise Refused(machine.Reason.INVALID_RECORD_STATE)
+            yield each, machine.EVENTS[kind]
+
+
+@mutation("a batch past the end is an invalid state", (ShareMachine, "_check_place"))
+def unplaced(self: ShareMachine, batch: Any, last_done: int) -> None:
+    if batch.last >= self.end or max(batch.first, self.start) <= last_done:
+        raise Refused(machine.Reason.INVALID_RECORD_STATE)
+
+
+@mutation("an offset can be acked twice in one request", (ShareMachine, "_check_place"))
+def twice(self: ShareMachine, batch: Any, _: int) -> None:
+    if self.start == self.end:
+        raise Refused(machine.Reason.INVALID_RECORD_STATE)
+    if batch.last >= self.end:
+        raise Refused(machine.Reason.INVALID_REQUEST)
+
+
+@mutation("the form of an acknowledgement is not checked", (machine, "_check_form"))
+def formless(_: object) -> None:
+    pass
+
+
+@mutation("an expiry does not look at the attempt", (ShareMachine, "decide_expiry"))
+def any_attempt(self: ShareMachine, leases: Any, settings: Any) -> Change:
+    changed = {
+        each.first: _after(each, Event.EXPIRE, settings.delivery_attempts_max)
+        for lease in leases
+        for each in self._ranges.between(max(lease.first, self.start), lease.last)
+        if each.state is RecordState.LEASED and each.member_id == lease.member_id
+    }
+    return self._change([changed[first] for first in changed])
+
+
+@mutation("the start stays behind what was done before", (ShareMachine, "_behind_done"))
+def stays(self: ShareMachine, offset: int, _: int) -> int:
+    return offset
+
+
+@mutation("the start jumps to the end", (ShareMachine, "_start_after"))
+def jumps(self: ShareMachine, changed: Any) -> int:
+    done = all(each.state in ranges.DONE for each in changed)
+    return self.end if changed and done else self.start
+
+
+@mutation("what compaction removed blocks the start", (ShareMachine, "_vanished"))
+def never_vanishes(*_: object) -> list[Range]:
+    return []
+
+
+_vanished = ShareMachine._vanished
+
+
+@mutation("what vanished is not noticed before the first batch", (ShareMachine, "_vanished"))
+def only_between(self: ShareMachine, spans: Any, _: Any, settings: Any) -> Any:
+    return _vanished(self, spans, None, settings)
+
+
+@mutation(
+    "a log start in the middle of what is done stays there", (ShareMachine, "decide_log_start")
+)
+def inside_done(self: ShareMachine, log_start: int) -> Change:
+    return Change(start=max(self.start, log_start))
+
+
+@mutation("a closed session forgets a range", (RangeMap, "leases_of"))
+def forgets_one(self: RangeMap, member_id: Any) -> list[Range]:
+    return [self._by_first[first] for first in sorted(self._by_member.get(member_id, ()))][:1]
+
+
+@mutation("equal neighbours are not joined", (ranges, "_is_alike"))
+def never_alike(*_: object) -> bool:
+    return False
+
+
+@mutation("neighbours are joined whatever their attempts", (ranges, "_is_alike"))
+def alike_by_state(one: Range, other: Range) -> bool:
+    return one.state is other.state and one.member_id == other.member_id
+
+
+@mutation("no record is suspicious", (delivery, "throttled_from"))
+def never_throttled(_: int) -> int:
+    return 1000
+
+
+@mutation("the last attempt does not go out alone", (delivery, "is_last_attempt"))
+def never_last(*_: int) -> bool:
+    return False
+
+
+_choose = Delivery.choose
+
+
+@mutation("redeliveries do not count against the limit of leases", (Delivery, "choose"))
+def roomy(self: Delivery, spans: Any) -> None:
+    self._room += self._ranges.leased_count
+    _choose(self, spans)
+
+
+@mutation("what is done behind a slow record has no limit", (Delivery, "choose"))
+def endless(self: Delivery, spans: Any) -> None:
+    waiting, self._ranges.waiting_count = self._ranges.waiting_count, -1000
+    _choose(self, spans)
+    self._ranges.waiting_count = waiting
+
+
+_deliver = Delivery._deliver
+
+
+@mutation("an exact number is not kept", (Delivery, "_deliver"))
+def inexact(self: Delivery, spans: Any) -> None:
+    self._is_exact = False
+    _deliver(self, spans)
+
+
+@mutation("a batch that has begun is forgotten behind the cut", (Delivery, "_deliver"))
+def forgotten_rest(self: Delivery, spans: Any) -> None:
+    _deliver(self, spans)
+    if self.changed and self.changed[-1].state is RecordState.AVAILABLE:
+        self.changed.pop()
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_every_mutation_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in MUTATIONS[name]:
+        monkeypatch.setattr(*place)
+    with pytest.raises(AssertionError):
+        _hunt()
+
+
+def _hunt() -> None:
+    for seed in range(SEEDS_MAX):
+        check_seed(seed)
