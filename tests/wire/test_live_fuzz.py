@@ -41,7 +41,7 @@ def finish(process: subprocess.Popen[str]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("frames", "resident_growth_max"),
     [
-        (50_000, 4 * MIB),
+        (20_000, 4 * MIB),
         pytest.param(200_000, 4 * MIB, marks=pytest.mark.soak),
         pytest.param(1_000_000, 16 * MIB, marks=pytest.mark.soak),
     ],

@@ -12,6 +12,10 @@ from penstock.protocol.kafka.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
 )
+from penstock.protocol.kafka.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+)
 from penstock.protocol.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from penstock.protocol.kafka.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -36,6 +40,10 @@ from penstock.protocol.kafka.messages.delete_groups import DeleteGroupsRequest, 
 from penstock.protocol.kafka.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,
+)
+from penstock.protocol.kafka.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
 )
 from penstock.protocol.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from penstock.protocol.kafka.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
@@ -66,6 +74,10 @@ from penstock.protocol.kafka.messages.describe_producers import (
 from penstock.protocol.kafka.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
+)
+from penstock.protocol.kafka.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsResponse,
 )
 from penstock.protocol.kafka.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -134,6 +146,19 @@ from penstock.protocol.kafka.messages.sasl_authenticate import (
 from penstock.protocol.kafka.messages.sasl_handshake import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
+)
+from penstock.protocol.kafka.messages.share_acknowledge import (
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+)
+from penstock.protocol.kafka.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
+from penstock.protocol.kafka.messages.share_group_describe import (
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+)
+from penstock.protocol.kafka.messages.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
 )
 from penstock.protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from penstock.protocol.kafka.messages.unregister_broker import (
@@ -225,5 +250,18 @@ EXCHANGES: dict[ApiKey, Exchange] = {
     ApiKey.LIST_CONFIG_RESOURCES: Exchange(ListConfigResourcesRequest, ListConfigResourcesResponse),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Exchange(
         DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
+    ),
+    ApiKey.SHARE_GROUP_HEARTBEAT: Exchange(ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse),
+    ApiKey.SHARE_GROUP_DESCRIBE: Exchange(ShareGroupDescribeRequest, ShareGroupDescribeResponse),
+    ApiKey.SHARE_FETCH: Exchange(ShareFetchRequest, ShareFetchResponse),
+    ApiKey.SHARE_ACKNOWLEDGE: Exchange(ShareAcknowledgeRequest, ShareAcknowledgeResponse),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: Exchange(
+        DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse
+    ),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: Exchange(
+        AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse
+    ),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: Exchange(
+        DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse
     ),
 }

@@ -21,6 +21,7 @@ from penstock.protocol.kafka.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from penstock.protocol.kafka.messages.share_fetch import ShareFetchResponse
 from penstock.protocol.kafka.primitives import read_varint, varint
 
 _FIRST_FLEXIBLE: Final = 12
@@ -239,7 +240,9 @@ def string_length(length: int, version: int) -> bytes:
     return varint(length + 1) if version >= _FIRST_FLEXIBLE else _pack_length(length)
 
 
-def encode_fetch_response(response: FetchResponse, version: int) -> list[bytes | FileRange]:
+def encode_fetch_response(
+    response: FetchResponse | ShareFetchResponse, version: int
+) -> list[bytes | FileRange]:
     """The body in parts to be sent in order; those that are file ranges were not read.
 
     The compiled encoder appends a `records` value as it is, so a range of a file takes its place

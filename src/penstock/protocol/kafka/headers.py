@@ -71,6 +71,13 @@ _FLEXIBLE_FROM: Mapping[ApiKey, int] = {
     ApiKey.PUSH_TELEMETRY: 0,
     ApiKey.LIST_CONFIG_RESOURCES: 0,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: 0,
+    ApiKey.SHARE_GROUP_HEARTBEAT: 0,
+    ApiKey.SHARE_GROUP_DESCRIBE: 0,
+    ApiKey.SHARE_FETCH: 0,
+    ApiKey.SHARE_ACKNOWLEDGE: 0,
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: 0,
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: 0,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: 0,
 }
 # Looked up for every request, which plain numbers make quicker.
 FLEXIBLE_FROM = {int(key): first for key, first in _FLEXIBLE_FROM.items()}
