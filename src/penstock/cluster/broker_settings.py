@@ -16,9 +16,11 @@ from penstock.cluster.settings import (
     Setting,
     Value,
     at_least,
+    between,
     in_larger_unit,
     table,
 )
+from penstock.cluster.share_settings import SHARE_BROKER_SETTINGS
 from penstock.cluster.topic_settings import HOUR_MS, TOPIC_SETTINGS
 
 BOOLEAN, STRING, LIST = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.LIST
@@ -427,17 +429,73 @@ _CONSUMER_GROUPS = (
         STRING,
         "bidirectional",
         "Whether groups may change between the classic and the new protocol while they have "
-        "members. Kept, but without effect on this broker: groups change only while they are "
-        "empty.",
+        "members: upgrade allows the way to the new one, downgrade the way back, bidirectional "
+        "both, disabled neither.",
         _check_policy,
     ),
     _row(
         "group.consumer.regex.refresh.interval.ms",
         INT,
         600_000,
-        "Kept, but without effect on this broker: expressions that members subscribe with are "
-        "compared with the topics whenever these change.",
+        "How long after the last time the expressions that members subscribe with are compared "
+        "with the topics again. They also are whenever topics change.",
         at_least(10_000),
+    ),
+)
+
+
+def _for_share_members(
+    name: str, default: int, low: int, high: int, what: str
+) -> tuple[Setting, ...]:
+    """A default for share groups, and the bounds of what a group may set."""
+    of_group = f"share.{name}"
+    return (
+        _row(f"group.share.{name}", INT, default, what, at_least(1)),
+        _row(
+            f"group.share.min.{name}",
+            INT,
+            low,
+            f"The least that a group may set as {of_group}.",
+            at_least(1),
+        ),
+        _row(
+            f"group.share.max.{name}",
+            INT,
+            high,
+            f"The most that a group may set as {of_group}.",
+            at_least(1),
+        ),
+    )
+
+
+_SHARE_GROUPS = (
+    *_for_share_members(
+        "session.timeout.ms",
+        45_000,
+        45_000,
+        60_000,
+        "How long a member of a share group may be silent.",
+    ),
+    *_for_share_members(
+        "heartbeat.interval.ms",
+        5_000,
+        5_000,
+        15_000,
+        "How often members of a share group send heartbeats.",
+    ),
+    _row(
+        "group.share.max.size",
+        INT,
+        200,
+        "The most members of one share group.",
+        between(1, 1_000),
+    ),
+    _row(
+        "group.share.assignors",
+        LIST,
+        "simple",
+        "The assignor of share groups. There is just this one.",
+        _check_assignors,
     ),
 )
 
@@ -449,6 +507,8 @@ BROKER_SETTINGS = table(
     *_THROTTLES,
     *_GROUPS,
     *_CONSUMER_GROUPS,
+    *_SHARE_GROUPS,
+    *SHARE_BROKER_SETTINGS,
     *_topic_defaults(),
     *FOREIGN_SETTINGS,
 )

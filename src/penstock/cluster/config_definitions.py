@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from penstock.cluster.broker_settings import BROKER_SETTINGS
 from penstock.cluster.foreign_settings import PER_LISTENER
-from penstock.cluster.group_settings import check_consumer_bounds
+from penstock.cluster.group_settings import check_broker_bounds
 from penstock.cluster.settings import BadValue, Setting, Value, invalid, write
 from penstock.cluster.topic_settings import TOPIC_SETTINGS
 from penstock.model.errors import Reason, Refused, StartRefused
@@ -214,7 +214,7 @@ def validate_static(settings: Mapping[str, str]) -> dict[str, str]:
         raise StartRefused(
             f"The broker settings contradict each other: {refused.detail}."
         ) from None
-    check_consumer_bounds(checked)
+    check_broker_bounds(checked)
     return checked
 
 

@@ -54,6 +54,7 @@ from penstock.cluster.topic_decisions import (
     decide_growth,
     decide_withdrawal,
 )
+from penstock.cluster.topic_names import INTERNAL_FACTORS
 from penstock.model.clock import Clock
 from penstock.model.endpoint import Endpoint
 from penstock.model.errors import Refused, StartRefused
@@ -295,11 +296,13 @@ class Cluster:
 
     async def grow_internal_topics(self) -> None:
         """Gives internal topics the replicas that they should have by now."""
-        factor = self.int_setting("offsets.topic.replication.factor")
-        alive = frozenset(self.alive_brokers())
+        factors, alive = self._internal_factors(), frozenset(self.alive_brokers())
         # Looked at first where it costs nothing: mostly there is nothing to do.
-        if decide_internal_growth(self._feed.state, factor, alive)[0]:
-            await self._decide(lambda state: decide_internal_growth(state, factor, alive))
+        if decide_internal_growth(self._feed.state, factors, alive)[0]:
+            await self._decide(lambda state: decide_internal_growth(state, factors, alive))
+
+    def _internal_factors(self) -> dict[str, int]:
+        return {name: self.int_setting(setting) for name, setting in INTERNAL_FACTORS.items()}
 
     # Changes of settings and ids
 
@@ -394,7 +397,7 @@ class Cluster:
         return Rules(
             partitions_default=self.int_setting("num.partitions"),
             replication_factor_default=self.int_setting("default.replication.factor"),
-            internal_factor_default=self.int_setting("offsets.topic.replication.factor"),
+            internal_factors=self._internal_factors(),
             broker_settings=self._published.broker_settings,
             alive=frozenset(self.alive_brokers()),
             new_topic_id=lambda: TopicId(self._new_uuid()),

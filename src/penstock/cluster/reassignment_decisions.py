@@ -4,7 +4,7 @@ A move is one change of an assignment: `replicas` is where the partition goes, `
 came from. The partition's leader brings its group there step by step, and then ends the move.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -80,11 +80,10 @@ def decide_ends(state: ClusterState, ended: Iterable[Ended]) -> tuple[list[Clust
 
 
 def decide_internal_growth(
-    state: ClusterState, factor: int, alive: Collection[BrokerId]
+    state: ClusterState, factors: Mapping[str, int], alive: Collection[BrokerId]
 ) -> tuple[list[ClusterRecord], None]:
-    """Internal topics get more replicas as brokers join, up to `factor` of them."""
+    """Internal topics get more replicas as brokers join, up to their factor."""
     usable = state.usable_brokers()
-    target = min(factor, len(usable))
     living = [broker for broker in usable if broker.id in alive]
     placement = Placement(
         living,
@@ -96,6 +95,7 @@ def decide_internal_growth(
     for topic in state.topics.values():
         if not topic.internal:
             continue
+        target = min(factors[topic.name], len(usable))
         grown = {
             index: Assignment(placement.extend(now.replicas, target), now.founders, now.replicas)
             for index, now in enumerate(topic.assignments)

@@ -65,9 +65,9 @@ class Rules(NamedTuple):
     """What decisions need to know beside the metadata."""
 
     partitions_default: int
-    # Both act as far as there are brokers.
+    # These act as far as there are brokers. Internal topics have their own, by name.
     replication_factor_default: int
-    internal_factor_default: int
+    internal_factors: Mapping[str, int]
     # The brokers' effective settings, which give topics their defaults.
     broker_settings: Mapping[str, str]
     alive: Collection[BrokerId]
@@ -209,9 +209,9 @@ def _places_of(new: NewTopic, rules: Rules, taken: _Taken) -> Sequence[Iterable[
         raise Refused(Reason.INVALID_PARTITIONS, detail)
     factor = new.replication_factor
     if factor == UNSET:
-        default = (
-            rules.internal_factor_default if new.internal else rules.replication_factor_default
-        )
+        default = rules.replication_factor_default
+        if new.internal:
+            default = rules.internal_factors[new.name]
         factor = max(1, min(default, len(taken.usable)))
     count = rules.partitions_default if new.partitions == UNSET else new.partitions
     taken.check_limits(count, count, factor)

@@ -7,12 +7,19 @@ from penstock.model.limits import TOPIC_NAME_LENGTH_MAX
 _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 CONSUMER_OFFSETS = TopicName("__consumer_offsets")
+SHARE_GROUP_STATE = TopicName("__share_group_state")
+TRANSACTION_STATE = TopicName("__transaction_state")
 # The log of the cluster's own metadata, which is not a topic that anyone may make or read.
 CLUSTER_METADATA = TopicName("__cluster_metadata")
 
 # Made by the broker when it first needs them; users neither make nor delete them, since a wrong
 # number of partitions or a wrong clean-up policy would lose what they hold.
-INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, "__transaction_state", "__share_group_state"})
+INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
+# The broker settings that say how many replicas they have.
+INTERNAL_FACTORS = {
+    CONSUMER_OFFSETS: "offsets.topic.replication.factor",
+    SHARE_GROUP_STATE: "share.coordinator.state.topic.replication.factor",
+}
 
 
 def is_internal(name: str) -> bool:

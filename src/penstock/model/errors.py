@@ -74,6 +74,9 @@ class Reason(Enum):
     INVALID_REGULAR_EXPRESSION = auto()
     OFFSET_METADATA_TOO_LARGE = auto()
     INVALID_COMMIT_OFFSET_SIZE = auto()
+    # Queues
+    INVALID_RECORD_STATE = auto()
+    FENCED_STATE_EPOCH = auto()
     # Last resort: a bug of ours that was caught at the door
     UNKNOWN_SERVER_ERROR = auto()
 

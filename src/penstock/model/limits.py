@@ -32,7 +32,10 @@ class Limits:
     # A frame that began to arrive must be whole within this time, else the peer is half-open.
     frame_arrival_ms_max: int = 30_000
     fetch_sessions_max: int = 1_000
+    share_sessions_max: int = 2_000
     fetch_bytes_max: int = 55 * MIB
     fetch_wait_ms_max: int = 60_000
     open_segments_max: int = 4_096
     group_members_max: int = 1_000
+    # Of a group whose partitions the broker assigns: as many as may be connected.
+    consumer_group_members_max: int = 10_000

@@ -43,6 +43,14 @@ def test_values_are_kept_in_normal_form() -> None:
         (ASSIGNMENT_INTERVAL_MS, "-1", "Value must be at least 0"),
         (SESSION_TIMEOUT_MS, "0", "Value must be at least 1"),
         (SESSION_TIMEOUT_MS, "soon", "Not a number of type INT"),
+        ("share.session.timeout.ms", "44999", "must be greater than or equal to group.share.min."),
+        ("share.heartbeat.interval.ms", "15001", "must be less than or equal to group.share.max."),
+        ("share.record.lock.duration.ms", "14999", "must be greater than or equal to group.share."),
+        ("share.record.lock.duration.ms", "999", "Value must be at least 1000"),
+        ("share.delivery.count.limit", "11", "must be less than or equal to group.share.max.deli"),
+        ("share.partition.max.record.locks", "4001", "must be less than or equal to group.share."),
+        ("share.isolation.level", "READ_COMMITTED", "must be one of: read_committed, read_uncomm"),
+        ("share.renew.acknowledge.enable", "1", "either true or false"),
         ("no.such", "1", "Unknown group config name: no.such"),
     ],
 )
@@ -128,6 +136,19 @@ def test_records_survive_the_log(configs: dict[str, str]) -> None:
         ({"group.consumer.migration.policy": "sometimes"}, "must be one of"),
         ({"group.consumer.assignors": ""}, "must not be empty"),
         ({"group.consumer.max.size": "0"}, "must be at least 1"),
+        ({"group.share.session.timeout.ms": "61000"}, "must be between"),
+        ({"group.share.max.size": "1001"}, "must be no more than 1000"),
+        (
+            {
+                "group.share.min.session.timeout.ms": "1",
+                "group.share.session.timeout.ms": "5000",
+            },
+            "group.share.session.timeout.ms must be greater than group.share.heartbeat.interval.ms",
+        ),
+        ({"group.share.record.lock.duration.ms": "61000"}, "must be between"),
+        ({"group.share.max.delivery.count.limit": "26"}, "must be no more than 25"),
+        ({"group.share.max.share.sessions": "0"}, "must be at least 1"),
+        ({"group.share.max.share.sessions": "199"}, "must be greater than or equal to group.share"),
     ],
 )
 def test_a_node_with_settings_that_do_not_fit_does_not_start(

@@ -97,6 +97,9 @@ def test_a_move_ends_unless_it_goes_elsewhere_by_now() -> None:
 # Internal topics
 
 
+FACTORS = {"__consumer_offsets": 3}
+
+
 def internal(brokers: int = 1) -> ClusterState:
     state = with_brokers(brokers)
     wanted = new("__consumer_offsets", internal=True, partitions=6)
@@ -106,7 +109,7 @@ def internal(brokers: int = 1) -> ClusterState:
 
 def grow(state: ClusterState, *alive: int) -> Topic:
     living = frozenset(BrokerId(number) for number in alive)
-    applied(state, decide_internal_growth(state, 3, living)[0])
+    applied(state, decide_internal_growth(state, FACTORS, living)[0])
     return topic_of(state, "__consumer_offsets")
 
 
@@ -121,7 +124,7 @@ def test_internal_topics_rise_to_three_as_brokers_join() -> None:
     # Broker 0 leads the three partitions of the users' topic.
     assert state.preferred_counts == {0: 3, 1: 3, 2: 3}, "leaders are spread"
     assert topic_of(state, "mine").assignments[0].replicas == (0,), "users' topics stay"
-    assert decide_internal_growth(state, 3, frozenset())[0] == [], "it is moving"
+    assert decide_internal_growth(state, FACTORS, frozenset())[0] == [], "it is moving"
 
 
 def test_only_living_and_usable_brokers_get_internal_replicas() -> None:

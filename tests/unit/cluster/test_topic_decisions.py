@@ -36,7 +36,7 @@ def rules(**changes: object) -> Rules:
     values = {
         "partitions_default": 3,
         "replication_factor_default": 3,
-        "internal_factor_default": 3,
+        "internal_factors": {"__consumer_offsets": 3},
         "broker_settings": {},
         "alive": frozenset(BrokerId(number) for number in range(9)),
         "new_topic_id": lambda: TopicId(new_uuid()),
