@@ -205,6 +205,9 @@ class Configs:
             synonyms.append(own)
         for synonym in setting.synonyms:
             synonyms.extend(self._places(BROKER_SETTINGS[synonym.name], self._own_name()))
+        if not setting.synonyms and setting.default is not None:
+            default = ConfigSynonym(setting.name, setting.default, ConfigSource.DEFAULT)
+            synonyms.append(default)
         return ConfigEntry(
             setting=setting,
             value=synonyms[0].value,

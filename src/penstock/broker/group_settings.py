@@ -4,8 +4,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from penstock.cluster.coordinator import Cluster
-from penstock.cluster.group_settings import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS
-from penstock.groups.settings import GroupSettings
+from penstock.cluster.group_settings import (
+    HEARTBEAT_INTERVAL_MS,
+    SESSION_TIMEOUT_MS,
+    SHARE_HEARTBEAT_INTERVAL_MS,
+    SHARE_SESSION_TIMEOUT_MS,
+)
+from penstock.groups.settings import GroupSettings, MigrationPolicy
 from penstock.model.ids import GroupId
 from penstock.model.limits import Limits
 
@@ -38,6 +43,8 @@ class SettingsOfGroups:
             shared,
             consumer_session_timeout_ms=int(setting(group_id, SESSION_TIMEOUT_MS)),
             consumer_heartbeat_interval_ms=int(setting(group_id, HEARTBEAT_INTERVAL_MS)),
+            share_session_timeout_ms=int(setting(group_id, SHARE_SESSION_TIMEOUT_MS)),
+            share_heartbeat_interval_ms=int(setting(group_id, SHARE_HEARTBEAT_INTERVAL_MS)),
         )
 
     def _make(self) -> GroupSettings:
@@ -52,9 +59,19 @@ class SettingsOfGroups:
             consumer_session_timeout_ms=setting("group.consumer.session.timeout.ms"),
             consumer_heartbeat_interval_ms=setting("group.consumer.heartbeat.interval.ms"),
             consumer_group_size_max=min(
-                setting("group.consumer.max.size"), self._limits.group_members_max
+                setting("group.consumer.max.size"), self._limits.consumer_group_members_max
             ),
             consumer_assignors=tuple(
                 self._cluster.broker_setting("group.consumer.assignors").split(",")
             ),
+            consumer_regex_refresh_interval_ms=setting("group.consumer.regex.refresh.interval.ms"),
+            consumer_migration=MigrationPolicy(
+                self._cluster.broker_setting("group.consumer.migration.policy").lower()
+            ),
+            share_session_timeout_ms=setting("group.share.session.timeout.ms"),
+            share_heartbeat_interval_ms=setting("group.share.heartbeat.interval.ms"),
+            share_group_size_max=min(
+                setting("group.share.max.size"), self._limits.group_members_max
+            ),
+            share_assignors=tuple(self._cluster.broker_setting("group.share.assignors").split(",")),
         )

@@ -7,7 +7,7 @@ need to speak of groups is exported here.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 from uuid import UUID, uuid4
@@ -24,7 +24,7 @@ from penstock.cluster.changes import (
     TopicDeleted,
 )
 from penstock.cluster.coordinator import Cluster
-from penstock.groups.assignors import load_assignors
+from penstock.groups.assignors import load_assignors, load_share_assignors
 from penstock.groups.catalog import KnownTopic
 from penstock.groups.commands import (
     CommitOffsets,
@@ -40,6 +40,9 @@ from penstock.groups.commands import (
     MemberDescription,
     MemberProtocol,
     OffsetToCommit,
+    ShareAnswer,
+    ShareDescription,
+    ShareHeartbeat,
     Sync,
     SyncAnswer,
 )
@@ -47,11 +50,12 @@ from penstock.groups.coordinator import Coordinator
 from penstock.groups.offsets import FetchedOffset, FetchedTopic, WantedTopic
 from penstock.groups.partitioner import partition_of
 from penstock.groups.records import CommittedOffset, GroupRecord
+from penstock.groups.share_groups import QueueStates
 from penstock.groups.state import GroupsState
 from penstock.model.clock import Clock
 from penstock.model.endpoint import Endpoint
 from penstock.model.errors import Reason, Refused
-from penstock.model.ids import BrokerId, GroupId, MemberId, TopicName
+from penstock.model.ids import BrokerId, GroupId, MemberId, TopicId, TopicName
 from penstock.model.limits import Limits
 from penstock.replication.hosting import Host
 from penstock.replication.replica import Replica
@@ -75,6 +79,10 @@ __all__ = [
     "MemberDescription",
     "MemberProtocol",
     "OffsetToCommit",
+    "QueueStates",
+    "ShareAnswer",
+    "ShareDescription",
+    "ShareHeartbeat",
     "Sync",
     "SyncAnswer",
     "WantedTopic",
@@ -83,6 +91,7 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 OFFSETS_TOPIC = TopicName("__consumer_offsets")
+SHARE_STATE_TOPIC = TopicName("__share_group_state")
 # A generation is one record, and that of a large group goes far beyond what producers may send.
 # The coordinators keep to limits of their own; this one tells followers and tools what to expect.
 OFFSETS_MESSAGE_BYTES_MAX = 32 * 1024 * 1024
@@ -101,6 +110,7 @@ class Groups:
         clock: Clock,
         limits: Limits,
         make_host: Callable[[Replica], GroupHost],
+        queues: QueueStates,
         new_uuid: Callable[[], UUID] = uuid4,
     ) -> None:
         self._cluster = cluster
@@ -111,7 +121,9 @@ class Groups:
         self._settings = SettingsOfGroups(cluster, limits)
         self._make_host = make_host
         self._new_uuid = new_uuid
+        self._queues = queues
         self._assignors = load_assignors(self._settings.shared().consumer_assignors)
+        self._share_assignors = load_share_assignors(self._settings.shared().share_assignors)
         # By partition of the topic, for those that have a replica here.
         self._coordinators: dict[int, Coordinator] = {}
         self._making: asyncio.Task[Topic] | None = None
@@ -157,7 +169,9 @@ class Groups:
             new_uuid=self._new_uuid,
             catalog=_ClusterTopics(self._cluster),
             assignors=self._assignors,
+            share_assignors=self._share_assignors,
             settings_of=self._settings.of,
+            queues=self._queues,
         )
         self._coordinators[index] = coordinator
         coordinator.start(self._became_active)
@@ -203,10 +217,23 @@ class Groups:
         """The broker that leads the group's partition."""
         _check_group_id(group_id)
         topic = await self._ensure_topic()
-        partition = partition_of(group_id, topic.partitions)
+        return self._leader_of(topic, partition_of(group_id, topic.partitions))
+
+    async def find_share_coordinator(
+        self, group_id: GroupId, topic_id: TopicId, partition: int
+    ) -> tuple[BrokerId, Endpoint]:
+        """The broker that leads the partition on which the state of this queue is kept."""
+        topic = self._cluster.topic(SHARE_STATE_TOPIC)
+        if topic is None:
+            detail = f"there is no {SHARE_STATE_TOPIC}: nobody has used a queue yet"
+            raise Refused(Reason.COORDINATOR_NOT_AVAILABLE, detail)
+        key = GroupId(f"{group_id}:{topic_id}:{partition}")
+        return self._leader_of(topic, partition_of(key, topic.partitions))
+
+    def _leader_of(self, topic: Topic, partition: int) -> tuple[BrokerId, Endpoint]:
         broker = self._leaderships.reachable_leader(topic.topic_id, partition)
         if broker is None:
-            detail = f"{OFFSETS_TOPIC}-{partition} has no leader now"
+            detail = f"{topic.name}-{partition} has no leader now"
             raise Refused(Reason.COORDINATOR_NOT_AVAILABLE, detail)
         return broker.id, broker.kafka
 
@@ -244,15 +271,22 @@ class Groups:
                 command = replace(command, member_id=MemberId(str(self._new_uuid())))
         return await self._coordinator(command.group_id).consumer_heartbeat(command)
 
+    async def share_heartbeat(self, command: ShareHeartbeat) -> ShareAnswer:
+        """A member of a share group (KIP-932) joins, lives or leaves."""
+        _check_group_id(command.group_id)
+        texts = [command.client_id, command.member_id, command.rack_id, *(command.topics or ())]
+        _check_texts(texts)
+        if command.member_epoch == 0:
+            await self._ensure_topic()
+        return await self._coordinator(command.group_id).share_heartbeat(command)
+
     def _check_consumer(self, command: ConsumerHeartbeat) -> None:
         if command.assignor is not None and command.assignor not in self._assignors:
             known = ", ".join(self._assignors)
             detail = f"there is no assignor {command.assignor}; there are {known}"
             raise Refused(Reason.UNSUPPORTED_ASSIGNOR, detail)
         texts = [command.client_id, command.member_id, command.instance_id, command.rack_id]
-        texts += [command.expression, *(command.topics or ())]
-        if max(len(text or "") for text in texts) > TEXT_LENGTH_MAX:
-            raise Refused(Reason.INVALID_REQUEST, "a name in the request is too long")
+        _check_texts([*texts, command.expression, *(command.topics or ())])
 
     def _check_join(self, command: Join) -> None:
         settings = self._settings.shared()
@@ -322,13 +356,35 @@ class Groups:
         """None when there is no such group of the new protocol."""
         return await self._coordinator(group_id).describe_consumer(group_id)
 
+    async def describe_share(self, group_id: GroupId) -> ShareDescription | None:
+        """None when there is no such share group."""
+        return await self._coordinator(group_id).describe_share(group_id)
+
+    async def alter_share_offsets(
+        self, group_id: GroupId, offsets: Mapping[tuple[TopicId, int], int]
+    ) -> Mapping[tuple[TopicId, int], Refused | None]:
+        """Where the queues of a share group without members start; for each why it does not."""
+        _check_group_id(group_id)
+        _check_texts([group_id])
+        await self._ensure_topic()
+        shares = await self._coordinator(group_id).share_groups(group_id)
+        return await shares.alter_offsets(group_id, offsets)
+
+    async def delete_share_offsets(
+        self, group_id: GroupId, topic_ids: Collection[TopicId]
+    ) -> Mapping[TopicId, Refused | None]:
+        """Forgets the queues of a share group without members on these topics."""
+        _check_group_id(group_id)
+        shares = await self._coordinator(group_id).share_groups(group_id)
+        return await shares.delete_offsets(group_id, topic_ids)
+
     async def list_groups(self, states: Collection[str] = ()) -> list[GroupDescription]:
         """The groups that this broker coordinates, or those of them in one of these states; without
         their members."""
         wanted = {state.strip().lower() for state in states}
         groups: list[GroupDescription] = []
         for coordinator in list(self._coordinators.values()):
-            if coordinator.is_in_office or coordinator.is_loading:
+            if coordinator.is_active or coordinator.is_loading:
                 groups += await coordinator.list_groups()
         return [group for group in groups if not wanted or group.state.lower() in wanted]
 
@@ -360,12 +416,15 @@ class Groups:
             for coordinator in self._coordinators.values():
                 coordinator.topic_changed(change.topic.name)
         if isinstance(change, TopicDeleted):
-            name = change.topic.name
-            self._run(self._forget_topics(lambda topic: topic == name))
+            self._run(self._forget_topic(change.topic))
 
-    async def _forget_topics(self, is_gone: Callable[[TopicName], bool]) -> None:
-        coordinators = self._coordinators.values()
-        await asyncio.gather(*(coordinator.remove_topics(is_gone) for coordinator in coordinators))
+    async def _forget_topic(self, topic: Topic) -> None:
+        coordinators = list(self._coordinators.values())
+        gone = [each.remove_topics(lambda name: name == topic.name) for each in coordinators]
+        queues = [
+            each.remove_queues(lambda known: known == topic.topic_id) for each in coordinators
+        ]
+        await asyncio.gather(*gone, *queues)
 
     async def _forget_lost_topics(self, coordinators: Collection[Coordinator]) -> None:
         """A topic that this node does not know may be one that it does not know yet."""
@@ -374,8 +433,10 @@ class Groups:
         except Refused as refused:
             logger.info("offsets of deleted topics are kept for now: %s", refused.detail)
             return
+        by_id = self._cluster.topic_by_id
         gone = [each.remove_topics(lambda name: not self._knows(name)) for each in coordinators]
-        await asyncio.gather(*gone)
+        queues = [each.remove_queues(lambda known: by_id(known) is None) for each in coordinators]
+        await asyncio.gather(*gone, *queues)
 
     def _knows(self, topic: TopicName) -> bool:
         return self._cluster.topic(topic) is not None
@@ -384,7 +445,7 @@ class Groups:
         while True:
             interval_ms = self._cluster.int_setting("offsets.retention.check.interval.ms")
             await asyncio.sleep(interval_ms / 1000)
-            active = [each for each in self._coordinators.values() if each.is_in_office]
+            active = [each for each in self._coordinators.values() if each.is_active]
             await asyncio.gather(*(coordinator.expire() for coordinator in active))
             # Once more, for those that could not be removed with their topic.
             if active:
@@ -411,6 +472,11 @@ async def _removed(coordinator: Coordinator, group_ids: list[GroupId]) -> list[R
 def _check_group_id(group_id: GroupId) -> None:
     if not group_id or len(group_id) > TEXT_LENGTH_MAX:
         raise Refused(Reason.INVALID_GROUP_ID, "a group id must not be empty or very long")
+
+
+def _check_texts(texts: Sequence[str | None]) -> None:
+    if max(len(text or "") for text in texts) > TEXT_LENGTH_MAX:
+        raise Refused(Reason.INVALID_REQUEST, "a name in the request is too long")
 
 
 class _ClusterTopics:

@@ -25,7 +25,7 @@ from penstock.cluster.changes import (
 from penstock.cluster.coordinator import Cluster
 from penstock.cluster.topic import Topic
 from penstock.model.errors import Refused
-from penstock.model.ids import Offset, PartitionId, PartitionIndex, TopicId
+from penstock.model.ids import BrokerId, Offset, PartitionId, PartitionIndex, ReplicaId, TopicId
 from penstock.replication.exchange import Exchange
 
 logger = logging.getLogger(__name__)
@@ -300,9 +300,13 @@ class LocalReplicas:
         return assignment.previous is not None or self._cluster.broker_id in assignment.replicas
 
     def _name_members(self, topic: Topic) -> None:
+        ids: dict[tuple[BrokerId, ...], list[ReplicaId]] = {}
         for index, replica in self._partitions.of_topic(topic.topic_id).items():
             if index < topic.partitions:
-                wanted = self._cluster.replica_ids(topic.assignments[index].replicas)
+                brokers = topic.assignments[index].replicas
+                wanted = ids.get(brokers)
+                if wanted is None:
+                    wanted = ids[brokers] = self._cluster.replica_ids(brokers)
                 if wanted:
                     replica.set_wanted(wanted)
 

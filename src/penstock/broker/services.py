@@ -13,6 +13,7 @@ from penstock.broker.offsets import Offsets
 from penstock.broker.partitions import Partitions
 from penstock.broker.produce import Produce
 from penstock.broker.producers import Producers
+from penstock.broker.queues import Queues
 from penstock.broker.quorum import Quorum
 from penstock.broker.reassignments import Reassignments
 from penstock.broker.topics import Topics
@@ -39,6 +40,7 @@ class Services:
     client_metrics: ClientMetrics
     log_directories: LogDirectories
     groups: Groups
+    queues: Queues
     pressure: Pressure
     clock: Clock
     limits: Limits

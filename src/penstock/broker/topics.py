@@ -111,7 +111,7 @@ class Topics:
         await self.remove_strays()
         alone = (self._cluster.broker_id,)
         waiting = [
-            self._until_settled(replica)
+            replica
             for topic in self._cluster.topics()
             for index, replica in self._partitions.of_topic(topic.topic_id).items()
             if replica.stopped_because is None
@@ -119,11 +119,16 @@ class Topics:
             and index < topic.partitions
             and topic.assignments[index].hosts == alone
         ]
-        await asyncio.gather(*waiting)
+        # One after the other: by the time the first has settled, most of the others have, too, and
+        # cost nothing.
+        deadline = self._deadline(LEADERS_TIMEOUT_S)
+        for replica in waiting:
+            if not replica.is_settled:
+                await self._until_settled(replica, self._left(deadline, LEADERS_TIMEOUT_S))
 
-    async def _until_settled(self, replica: Replica) -> None:
+    async def _until_settled(self, replica: Replica, timeout_s: float) -> None:
         try:
-            await replica.settled(LEADERS_TIMEOUT_S)
+            await replica.settled(timeout_s)
         except (TimeoutError, Refused) as error:
             logger.warning("%s is not in use yet: %s", replica.partition, error or "out of time")
 

@@ -23,10 +23,12 @@ from penstock.broker.offsets import Offsets
 from penstock.broker.partitions import Partitions
 from penstock.broker.produce import Produce
 from penstock.broker.producers import Producers
+from penstock.broker.queues import Queues
 from penstock.broker.quorum import Quorum
 from penstock.broker.rack_selector import RackAwareSelector
 from penstock.broker.reassignments import Reassignments
 from penstock.broker.services import Services
+from penstock.broker.share_coordinators import ShareCoordinators
 from penstock.broker.throttling import Throttling
 from penstock.broker.topics import Topics
 from penstock.broker.upkeep import Upkeep
@@ -48,6 +50,8 @@ from penstock.model.ids import BrokerId, ReplicaId
 from penstock.model.limits import Limits
 from penstock.model.peers import NO_CLUSTER, PEER_VERSION, PeerHello
 from penstock.net.occasional_log import OccasionalLog
+from penstock.queues.records import QueueRecord, QueueRecordCodec
+from penstock.queues.state import QueuesState
 from penstock.replication.exchange import Exchange
 from penstock.replication.feed import Feed
 from penstock.replication.hosting import Host
@@ -80,6 +84,7 @@ _LIMIT_SETTINGS = {
     "max.connections": "connections_max",
     "fetch.max.bytes": "fetch_bytes_max",
     "max.incremental.fetch.session.cache.slots": "fetch_sessions_max",
+    "group.share.max.share.sessions": "share_sessions_max",
 }
 
 logger = logging.getLogger(__name__)
@@ -275,7 +280,11 @@ class Node:
             clock=self._clock,
             executor=self._disk,
             background=self._background,
-            write_side=WriteSide(self._disk, self._settings.disk_timeout_ms / 1000),
+            write_side=WriteSide(
+                self._disk,
+                self._settings.disk_timeout_ms / 1000,
+                lambda files: self._file_system.whole_disk(directory.path, files),
+            ),
             limits=limits,
             own=self.exchange.own,
             outbound=self.exchange,
@@ -352,6 +361,23 @@ class Node:
         leaderships = Leaderships(
             cluster=cluster, partitions=partitions, leaders=exchange.leaders, exchange=exchange
         )
+        queues = Queues(
+            cluster=cluster,
+            partitions=partitions,
+            leaderships=leaderships,
+            coordinators=ShareCoordinators(
+                cluster=cluster,
+                partitions=partitions,
+                topics=topics,
+                leaderships=leaderships,
+                peers=exchange,
+                make_host=lambda replica: self._queue_host(replica, directory),
+            ),
+            peers=exchange,
+            clock=clock,
+            limits=limits,
+            executor=self._disk,
+        )
         groups = Groups(
             cluster=cluster,
             partitions=partitions,
@@ -360,12 +386,15 @@ class Node:
             clock=clock,
             limits=limits,
             make_host=lambda replica: self._group_host(replica, directory),
+            queues=queues,
             new_uuid=self._parts.new_uuid,
         )
         await topics.open_all()
         self._on_stop(topics.close)
         await groups.load()
         self._on_stop(groups.close)
+        await queues.load()
+        self._on_stop(queues.close)
         upkeep = Upkeep(
             partitions=partitions,
             cluster=cluster,
@@ -405,6 +434,7 @@ class Node:
                 executor=self._disk,
             ),
             groups=groups,
+            queues=queues,
             pressure=partitions.pressure,
             clock=clock,
             limits=limits,
@@ -419,6 +449,22 @@ class Node:
             replica=replica,
             make_state=GroupsState,
             codec=GroupRecordCodec(),
+            snapshot_path=place / SNAPSHOT_FILE,
+            file_system=self._file_system,
+            clock=self._clock,
+            executor=self._disk,
+            snapshot_records=self._parts.snapshot_records,
+        )
+
+    def _queue_host(
+        self, replica: Replica, directory: DataDirectory
+    ) -> Host[QueuesState, QueueRecord]:
+        topic_id, partition = replica.key
+        place = directory.partition_directory(topic_id, partition)
+        return Host(
+            replica=replica,
+            make_state=QueuesState,
+            codec=QueueRecordCodec(),
             snapshot_path=place / SNAPSHOT_FILE,
             file_system=self._file_system,
             clock=self._clock,

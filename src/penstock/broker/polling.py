@@ -1,0 +1,398 @@
+"""One poll of queues: it leases records, or waits until there are some, and answers when the leases
+are stored.
+
+A poll that waits is woken by its queues, the one that waits longest first. What it leaves is for
+the next one, so that a thousand waiting consumers cost no more than one.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from penstock.broker.cold_reads import ColdReads
+from penstock.broker.later import Task
+from penstock.model.clock import Clock
+from penstock.model.errors import Reason, Refused
+from penstock.model.file_ranges import FileRange
+from penstock.model.ids import GroupId, MemberId, TopicId
+from penstock.queues.commands import AcquiredRange
+from penstock.queues.leading import LedQueue
+from penstock.queues.reading import LogBatch, build, plan, scan_batches
+from penstock.records.errors import CorruptBatch
+from penstock.replication.commit import Commit
+from penstock.replication.replica import Replica
+
+# What is over in a moment. Consumers would not know what to do with such an error of a partition:
+# as on Kafka, there is just nothing for them now.
+_NOT_NOW = frozenset({Reason.COORDINATOR_NOT_AVAILABLE, Reason.THROTTLED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedShare:
+    """A partition that a consumer wants records of."""
+
+    topic_id: TopicId
+    partition: int
+    bytes_max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcquireQuery:
+    group_id: GroupId
+    member_id: MemberId
+    # In the order in which they are to be served.
+    wanted: Sequence[WantedShare]
+    wait_ms_max: int
+    bytes_min: int
+    bytes_max: int
+    records_max: int
+    batch_size: int
+    # Whether there may never be more than `records_max`; otherwise batches go out whole (KIP-1206).
+    is_exact: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class AcquiredPartition:
+    """What one partition answers: records and which of them are leased, or why there are none."""
+
+    wanted: WantedShare
+    reason: Reason | None = None
+    detail: str = ""
+    records: bytes | FileRange | None = None
+    ranges: Sequence[AcquiredRange] = ()
+
+    def release(self) -> None:
+        """Lets go of the file; anyone who drops an answer unsent must call this."""
+        if isinstance(self.records, FileRange):
+            self.records.release()
+        self.records = None
+
+
+class Found(NamedTuple):
+    """Whole batches that were read from the log."""
+
+    range: FileRange
+    batches: Sequence[LogBatch]
+    # Where the reading began. What lies before the first batch is not in the log.
+    read_from: int
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        return [(batch.first, batch.last) for batch in self.batches if batch.is_data]
+
+
+class QueueFinder(Protocol):
+    """Which queues this node leads."""
+
+    def lead(self, group_id: GroupId, topic_id: TopicId, partition: int, /) -> LedQueue:
+        """Raises Refused if this node does not lead it."""
+        ...
+
+    def replica_of(self, queue: LedQueue, /) -> Replica: ...
+
+
+class _Part:
+    """One partition of a poll."""
+
+    __slots__ = ("answer", "building", "commit", "opening", "queue", "replica")
+
+    def __init__(self, wanted: WantedShare) -> None:
+        self.answer = AcquiredPartition(wanted=wanted)
+        self.queue: LedQueue | None = None
+        self.replica: Replica | None = None
+        # What it waits for: until the queue is open, until its leases are stored, until the
+        # records are there.
+        self.opening: Commit | None = None
+        self.commit: Commit | None = None
+        self.building: asyncio.Future[None] | None = None
+
+    def refuse(self, refused: Refused) -> None:
+        self.answer.release()
+        self.answer.ranges = ()
+        self.answer.detail = refused.detail
+        self.opening = self.commit = self.building = None
+        if refused.reason not in _NOT_NOW:
+            self.answer.reason = refused.reason
+
+
+class Poll:
+    def __init__(
+        self,
+        query: AcquireQuery,
+        *,
+        finder: QueueFinder,
+        cold_reads: ColdReads,
+        clock: Clock,
+        wait_s: float,
+        bytes_max: int,
+    ) -> None:
+        self._query = query
+        self._finder = finder
+        self._cold_reads = cold_reads
+        self._clock = clock
+        self._wait_s = wait_s
+        self._bytes_left = min(query.bytes_max, bytes_max)
+        self._bytes_min = min(query.bytes_min, self._bytes_left)
+        self._records_left = query.records_max
+        self._parts = [_Part(wanted) for wanted in query.wanted]
+        self._woken: asyncio.Future[None] | None = None
+        # Whether news came while it was looking.
+        self._has_news = False
+
+    async def run(self) -> list[AcquiredPartition]:
+        try:
+            await self._acquire()
+        except BaseException:
+            self.abandon()
+            raise
+        finally:
+            self._leave()
+        return [part.answer for part in self._parts]
+
+    def abandon(self) -> None:
+        """The consumer is gone: it gives back what it has just been given, and all it had."""
+        for part in self._parts:
+            part.answer.release()
+            if part.queue is not None and part.answer.ranges and part.queue.is_open:
+                part.queue.release(self._query.member_id)
+
+    # Leasing
+
+    async def _acquire(self) -> None:
+        until = self._clock.monotonic() + self._wait_s
+        self._find()
+        while True:
+            is_last = self._clock.monotonic() >= until
+            # First, so that nothing is missed that comes while it looks.
+            self._has_news = False
+            self._wait()
+            await self._look(is_last)
+            await self._stored()
+            if is_last or self._has_something():
+                return
+            await self._sleep(until)
+
+    def _find(self) -> None:
+        for part in self._parts:
+            wanted = part.answer.wanted
+            try:
+                part.queue = self._finder.lead(
+                    self._query.group_id, wanted.topic_id, wanted.partition
+                )
+                part.replica = self._finder.replica_of(part.queue)
+            except Refused as refused:
+                part.refuse(refused)
+
+    def _has_something(self) -> bool:
+        return any(part.answer.ranges or part.answer.reason is not None for part in self._parts)
+
+    async def _look(self, is_last: bool) -> None:
+        """Once over all partitions that may have something, until there is no more room."""
+        ready = [part for part in self._parts if self._is_ready(part)]
+        if self._bytes_min > 1 and not is_last and not self._is_enough(ready):
+            return
+        for index, part in enumerate(ready):
+            if self._records_left <= 0 or self._bytes_left <= 0:
+                return
+            # Each gets its share of the bytes, so that the first does not take all of them.
+            share = self._bytes_left // (len(ready) - index)
+            try:
+                await self._take(part, share)
+            except Refused as refused:
+                part.refuse(refused)
+
+    def _is_ready(self, part: _Part) -> bool:
+        queue = part.queue
+        if queue is None or part.answer.reason is not None:
+            return False
+        if queue.is_open:
+            return queue.has_news
+        opening = part.opening
+        if opening is not None and opening.error is not None:
+            # It was tried for long enough: the next poll tries again.
+            part.refuse(opening.error)
+            part.queue = None
+            queue.leave(self)
+        elif opening is None or opening.is_settled:
+            part.opening = queue.open()
+            part.opening.then(lambda _: self.wake())
+        return False
+
+    def _is_enough(self, ready: Sequence[_Part]) -> bool:
+        size = 0
+        for part in ready:
+            assert part.queue is not None
+            assert part.replica is not None
+            try:
+                wanted = part.answer.wanted
+                found = part.replica.read(part.queue.next_offset(), wanted.bytes_max)
+            except Refused:
+                # Told when it is read for the answer.
+                return True
+            if found is not None:
+                size += len(found)
+                found.release()
+        return size >= self._bytes_min
+
+    async def _take(self, part: _Part, share: int) -> None:
+        queue = part.queue
+        assert queue is not None
+        while True:
+            found = await self._read(part, min(share, part.answer.wanted.bytes_max))
+            if found is None or self._lease(part, queue, found):
+                return
+            if queue.next_offset() <= found.read_from:
+                return
+            # What it looked at is gone from the log, and there may be something behind it.
+
+    def _lease(self, part: _Part, queue: LedQueue, found: Found) -> bool:
+        query = self._query
+        try:
+            acquired, commit = queue.acquire(
+                query.member_id,
+                found.spans,
+                records_max=self._records_left,
+                batch_size=query.batch_size,
+                is_exact=query.is_exact,
+                read_from=found.read_from,
+            )
+        except BaseException:
+            found.range.release()
+            raise
+        if not acquired:
+            found.range.release()
+            return False
+        part.commit, part.answer.ranges = commit, acquired
+        self._records_left -= sum(each.last - each.first + 1 for each in acquired)
+        self._bytes_left -= self._cut(part, found)
+        return True
+
+    # Reading
+
+    async def _read(self, part: _Part, bytes_max: int) -> Found | None:
+        """What the queue should look at next; waits only for what may not be in memory."""
+        queue, replica = part.queue, part.replica
+        assert queue is not None
+        assert replica is not None
+        offset = read_from = queue.next_offset()
+        while True:
+            if replica.needs_index(offset):
+                await self._in_worker(lambda at=offset: replica.load_index(at))  # type: ignore[misc]
+            found = replica.read(offset, bytes_max)
+            if found is None:
+                return None
+            batches = await self._scan(replica, found)
+            if any(batch.is_data for batch in batches):
+                return Found(found, batches, read_from)
+            # Only what compaction left of other records: what is behind it counts.
+            offset = batches[-1].last + 1
+            found.release()
+
+    async def _scan(self, replica: Replica, found: FileRange) -> list[LogBatch]:
+        try:
+            if not replica.is_hot(found):
+                await self._in_worker(lambda: replica.warm(found))
+            return scan_batches(found)
+        except (OSError, CorruptBatch) as error:
+            found.release()
+            detail = f"{replica.partition} can't be read: {error}"
+            raise Refused(Reason.STORAGE_ERROR, detail) from error
+        except BaseException:
+            found.release()
+            raise
+
+    def _cut(self, part: _Part, found: Found) -> int:
+        """Leaves the part with the bytes of its records, at once or once they are built."""
+        acquired, whole = part.answer.ranges, found.range
+        cutting = plan(found.batches, acquired)
+        assert cutting is not None, "what was acquired was read"
+        if cutting.built is None:
+            position = whole.position + cutting.position
+            part.answer.records = FileRange(whole.file, position, cutting.length)
+            whole.release()
+            return cutting.length
+
+        def work() -> None:
+            part.answer.records = build(whole, cutting, acquired)
+
+        part.building = asyncio.ensure_future(self._in_worker(work, whole.release))
+        return sum(batch.size for batch in cutting.built)
+
+    async def _in_worker(
+        self, work: Callable[[], None], then: Callable[[], None] = lambda: None
+    ) -> None:
+        """`then` runs in any case, also if nobody waits any more."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        failures: list[Exception] = []
+
+        def guarded() -> None:
+            try:
+                work()
+            except Exception as error:
+                failures.append(error)
+
+        def ended() -> None:
+            then()
+            if not done.done():
+                done.set_result(None)
+
+        self._cold_reads.run(guarded, ended)
+        await done
+        if failures:
+            raise failures[0]
+
+    async def _stored(self) -> None:
+        """Until the leases are stored and the records are there, or are known not to be."""
+        for part in self._parts:
+            try:
+                if part.commit is not None:
+                    await part.commit
+                if part.building is not None:
+                    await part.building
+            except Refused as refused:
+                part.refuse(refused)
+            except (OSError, CorruptBatch) as error:
+                part.refuse(Refused(Reason.STORAGE_ERROR, str(error)))
+
+    # Waiting
+
+    def wake(self) -> None:
+        self._has_news = True
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)
+
+    def _wait(self) -> None:
+        for part in self._parts:
+            if part.queue is not None:
+                part.queue.wait(self)
+
+    async def _sleep(self, until: float) -> None:
+        if self._has_news:
+            return
+        loop = asyncio.get_running_loop()
+        self._woken = loop.create_future()
+        timer = loop.call_later(max(0.0, until - self._clock.monotonic()), self.wake)
+        try:
+            await self._woken
+        finally:
+            timer.cancel()
+            self._woken = None
+
+    def _leave(self) -> None:
+        for part in self._parts:
+            if part.queue is not None:
+                part.queue.leave(self)
+
+
+class AcquireCall(Task[list[AcquiredPartition]]):
+    """A poll as a door sees it."""
+
+    __slots__ = ("_poll",)
+
+    def __init__(self, poll: Poll, work: Coroutine[Any, Any, list[AcquiredPartition]]) -> None:
+        self._poll = poll
+        super().__init__(work)
+
+    def drop(self, answer: list[AcquiredPartition]) -> None:
+        self._poll.abandon()

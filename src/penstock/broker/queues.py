@@ -1,0 +1,489 @@
+"""Queues of this node: which share partitions it leads, and what is asked of them.
+
+A queue is led where its data partition is. It is opened when somebody first asks for it, and closed
+when the leadership or the topic goes, or when nobody has asked for long. What doors need to speak
+of queues is exported here.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from penstock.broker.cold_reads import ColdReads
+from penstock.broker.group_settings import TEXT_LENGTH_MAX
+from penstock.broker.later import Later
+from penstock.broker.leaderships import Leaderships
+from penstock.broker.partitions import Partitions
+from penstock.broker.polling import (
+    AcquireCall,
+    AcquiredPartition,
+    AcquireQuery,
+    Poll,
+    WantedShare,
+)
+from penstock.broker.queue_settings import SettingsOfQueues
+from penstock.broker.share_coordinators import CALL_S_MAX, Peers, ShareCoordinators
+from penstock.cluster.coordinator import Cluster
+from penstock.cluster.share_settings import StartKind
+from penstock.model.clock import Clock
+from penstock.model.errors import Reason, Refused
+from penstock.model.ids import BrokerId, GroupId, MemberId, PartitionId, TopicId
+from penstock.model.limits import Limits
+from penstock.queues import calls
+from penstock.queues.commands import AckBatch, AckType, AcquiredRange
+from penstock.queues.decisions import QueueSummary
+from penstock.queues.layout import QueueKey
+from penstock.queues.leading import LedQueue
+from penstock.queues.records import UNRESOLVED
+from penstock.replication.alarm_clock import AlarmClock
+from penstock.replication.commit import Commit
+from penstock.replication.positions import Position
+from penstock.replication.replica import Replica
+
+__all__ = [
+    "AckBatch",
+    "AckType",
+    "AcquireQuery",
+    "AcquiredPartition",
+    "AcquiredRange",
+    "QueueOffset",
+    "Queues",
+    "WantedShare",
+]
+
+logger = logging.getLogger(__name__)
+
+# Queues that one node leads at a time, over all groups.
+QUEUES_MAX = 50_000
+# One that nobody asked for so long, and that has no leases, is closed; looked at so often.
+IDLE_S_MAX = 600.0
+IDLE_CHECK_S = 60.0
+FULL_CHECK_S = 1.0
+# Polls that wait at a time; one more is answered at once, with what there is.
+POLLS_WAITING_MAX = 20_000
+
+Place = tuple[TopicId, int]
+UNKNOWN_LAG = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueOffset:
+    """How far a group has come with a partition."""
+
+    # The first offset that is not done with; -1 while nobody has polled it.
+    start: int
+    leader_epoch: int
+    # Records that are not done with; -1 where that is not known.
+    lag: int
+    # Behind the start.
+    delivery_complete_count: int
+
+
+class Queues:
+    def __init__(
+        self,
+        *,
+        cluster: Cluster,
+        partitions: Partitions,
+        leaderships: Leaderships,
+        coordinators: ShareCoordinators,
+        peers: Peers,
+        clock: Clock,
+        limits: Limits,
+        executor: Executor,
+    ) -> None:
+        self._cluster = cluster
+        self._partitions = partitions
+        self._leaderships = leaderships
+        self._coordinators = coordinators
+        self._peers = peers
+        self._clock = clock
+        self._limits = limits
+        self._settings = SettingsOfQueues(cluster)
+        self._cold_reads = ColdReads(executor)
+        self._alarms: AlarmClock[LedQueue] = AlarmClock(clock, LedQueue.expire)
+        # Those that are led here, opened or about to be.
+        self._led: dict[QueueKey, LedQueue] = {}
+        self._replicas: dict[LedQueue, Replica] = {}
+        self._of_partition: dict[PartitionId, dict[GroupId, LedQueue]] = {}
+        self._openings = 0
+        # When it is looked next for queues that nobody uses, in general and while there are too
+        # many.
+        self._check_at = clock.monotonic() + IDLE_CHECK_S
+        self._check_full_at = clock.monotonic()
+        self._polling = 0
+        self._is_closed = False
+        partitions.on_removed(self._removed)
+        peers.serve(calls.ENDS, self._answer_ends)
+        peers.serve(calls.REOPEN, self._answer_reopen)
+
+    async def load(self) -> None:
+        self._coordinators.load()
+
+    async def close(self) -> None:
+        """Anyone who still waits is answered; what is stored stays."""
+        self._is_closed = True
+        self._close_all(Refused(Reason.NOT_LEADER_OR_FOLLOWER, "the broker is shutting down"))
+        self._alarms.stop()
+        await self._coordinators.close()
+
+    # Records
+
+    def acquire(self, query: AcquireQuery) -> Later[list[AcquiredPartition]]:
+        """The records are leased when it settles; cancelled when the client is gone."""
+        _check_names(query.group_id, query.member_id)
+        wait_ms = min(query.wait_ms_max, self._limits.fetch_wait_ms_max)
+        poll = Poll(
+            query,
+            finder=self,
+            cold_reads=self._cold_reads,
+            clock=self._clock,
+            wait_s=wait_ms / 1000 if self._polling < POLLS_WAITING_MAX else 0.0,
+            bytes_max=self._limits.fetch_bytes_max,
+        )
+        return AcquireCall(poll, self._counted(poll))
+
+    async def _counted(self, poll: Poll) -> list[AcquiredPartition]:
+        self._polling += 1
+        try:
+            return await poll.run()
+        finally:
+            self._polling -= 1
+
+    async def acknowledge(
+        self,
+        group_id: GroupId,
+        member_id: MemberId,
+        acks: Mapping[Place, Sequence[AckBatch]],
+    ) -> dict[Place, Refused | None]:
+        """For each partition why it is refused, or None once it is stored."""
+        _check_names(group_id, member_id)
+        return await self._on_each(
+            group_id, acks, lambda queue, place: queue.acknowledge(member_id, acks[place])
+        )
+
+    async def release(
+        self,
+        group_id: GroupId,
+        member_id: MemberId,
+        keys: Collection[Place] | None = None,
+    ) -> None:
+        """The member gives back all it has: of these partitions, or of all that are open here."""
+        if keys is None:
+            keys = [
+                (key.topic_id, key.partition)
+                for key, queue in self._led.items()
+                if key.group_id == group_id and queue.is_open
+            ]
+        outcomes = await self._on_each(
+            group_id, keys, lambda queue, place: queue.release(member_id)
+        )
+        for refused in outcomes.values():
+            if refused is not None:
+                # Its leases end by themselves.
+                logger.debug("%s could not give back what it has: %s", member_id, refused.detail)
+
+    async def _on_each(
+        self,
+        group_id: GroupId,
+        places: Iterable[Place],
+        work: Callable[[LedQueue, Place], Commit],
+    ) -> dict[Place, Refused | None]:
+        """Decides in all queues that are open before it waits for any."""
+        outcomes: dict[Place, Refused | None] = {}
+        commits: dict[Place, Commit] = {}
+        unopened: dict[Place, LedQueue] = {}
+        for place in places:
+            try:
+                queue = self.lead(group_id, *place)
+                if queue.is_open:
+                    commits[place] = work(queue, place)
+                else:
+                    queue.open()
+                    unopened[place] = queue
+            except Refused as refused:
+                outcomes[place] = refused
+        for place, queue in unopened.items():
+            try:
+                await queue.open()
+                commits[place] = work(queue, place)
+            except Refused as refused:
+                outcomes[place] = refused
+        for place, commit in commits.items():
+            try:
+                await commit
+                outcomes[place] = None
+            except Refused as refused:
+                outcomes[place] = refused
+        return outcomes
+
+    def lock_duration_ms(self, group_id: GroupId) -> int:
+        return self._settings.of(group_id).lease_ms
+
+    # What groups and operators ask
+
+    async def initialize(
+        self, group_id: GroupId, partitions: Mapping[TopicId, Mapping[int, int]]
+    ) -> None:
+        """Makes queues that are not there yet, each with its start, or with -1 to follow the
+        group's setting when it is first polled."""
+        starts = {
+            QueueKey(group_id, topic_id, partition): start
+            for topic_id, of_topic in partitions.items()
+            for partition, start in of_topic.items()
+        }
+        if starts:
+            await self._coordinators.initialize(starts)
+
+    async def describe_offsets(
+        self, group_id: GroupId, wanted: Mapping[TopicId, Collection[int]] | None
+    ) -> dict[Place, QueueOffset | Refused]:
+        """Of these partitions, or of all that the group knows."""
+        keys = None if wanted is None else list(_keys(group_id, wanted))
+        found = await self._coordinators.read(group_id, keys)
+        ends = await self._ends([key for key, each in found.items() if each.start != UNRESOLVED])
+        outcomes: dict[Place, QueueOffset | Refused] = {}
+        for key in found if keys is None else keys:
+            place = (key.topic_id, key.partition)
+            refused = None if keys is None else self._unknown(key)
+            outcomes[place] = refused or _offset(found.get(key), ends.get(place, -1))
+        return outcomes
+
+    async def alter_offsets(
+        self, group_id: GroupId, offsets: Mapping[Place, int]
+    ) -> dict[Place, Refused | None]:
+        """Moves the starts of queues without leases, whether or not they were there."""
+        outcomes: dict[Place, Refused | None] = {}
+        starts: dict[QueueKey, int] = {}
+        for place, offset in offsets.items():
+            key = QueueKey(group_id, *place)
+            refused = self._unknown(key)
+            if refused is None and offset >= 0:
+                starts[key] = offset
+            else:
+                detail = f"{offset} can't be the start of a queue"
+                outcomes[place] = refused or Refused(Reason.INVALID_REQUEST, detail)
+        for key, outcome in (await self._coordinators.alter(starts)).items() if starts else ():
+            outcomes[(key.topic_id, key.partition)] = outcome
+        await self._reopen(starts)
+        return outcomes
+
+    async def delete_offsets(
+        self, group_id: GroupId, topics: Collection[TopicId]
+    ) -> dict[TopicId, Refused | None]:
+        """Forgets all queues of the group on these topics, unless records of one are leased."""
+        outcomes: dict[TopicId, Refused | None] = dict.fromkeys(topics)
+        found = [
+            each
+            for each in (await self._coordinators.read(group_id)).values()
+            if each.key.topic_id in outcomes
+        ]
+        for each in found:
+            if each.leased_count:
+                detail = f"records of {each.key} are leased"
+                outcomes[each.key.topic_id] = Refused(Reason.NON_EMPTY_GROUP, detail)
+        free = [each.key for each in found if outcomes[each.key.topic_id] is None]
+        for key, refused in (await self._coordinators.remove(free)).items():
+            if refused is not None:
+                outcomes[key.topic_id] = refused
+        await self._reopen(free)
+        return outcomes
+
+    def _unknown(self, key: QueueKey) -> Refused | None:
+        topic = self._cluster.topic_by_id(key.topic_id)
+        if topic is not None and 0 <= key.partition < topic.partitions:
+            return None
+        return Refused(Reason.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {key}")
+
+    # Queues that were changed behind the back of their leaders
+
+    async def _reopen(self, keys: Iterable[QueueKey]) -> None:
+        """Their leaders let go of what they know of them. One that can't be reached finds out with
+        its next write, which is refused."""
+        by_leader: dict[BrokerId, list[QueueKey]] = {}
+        for key in keys:
+            leader = self._leaderships.reachable_leader(key.topic_id, key.partition)
+            if leader is not None:
+                by_leader.setdefault(leader.id, []).append(key)
+        await asyncio.gather(*(self._ask_reopen(*each) for each in by_leader.items()))
+
+    async def _ask_reopen(self, node: BrokerId, keys: Sequence[QueueKey]) -> None:
+        if node == self._cluster.broker_id:
+            self._close(keys)
+            return
+        try:
+            await self._peers.call(node, calls.REOPEN, calls.encode_keys(keys), CALL_S_MAX)
+        except Refused as refused:
+            logger.info("node %d keeps its copies of queues: %s", node, refused.detail)
+
+    async def _answer_reopen(self, _: BrokerId, payload: bytes) -> bytes:
+        self._close(calls.decoded(payload, calls.read_keys))
+        return b""
+
+    def _close(self, keys: Iterable[QueueKey]) -> None:
+        for key in keys:
+            queue = self._led.get(key)
+            if queue is not None:
+                queue.close(Refused(Reason.COORDINATOR_NOT_AVAILABLE, "its start was changed"))
+
+    # Where data partitions end
+
+    async def _ends(self, keys: Iterable[QueueKey]) -> dict[Place, int]:
+        """As far as their leaders can be asked."""
+        by_leader: dict[BrokerId, list[Place]] = {}
+        for topic_id, partition in {(key.topic_id, key.partition) for key in keys}:
+            leader = self._leaderships.reachable_leader(topic_id, partition)
+            if leader is not None:
+                by_leader.setdefault(leader.id, []).append((topic_id, partition))
+        answers = await asyncio.gather(
+            *(self._ask_ends(node, places) for node, places in by_leader.items())
+        )
+        return {place: end for answer in answers for place, end in answer.items() if end >= 0}
+
+    async def _ask_ends(self, node: BrokerId, places: Sequence[Place]) -> dict[Place, int]:
+        if node == self._cluster.broker_id:
+            return {place: self._end(place) for place in places}
+        payload = calls.encode_places(places)
+        try:
+            answer = await self._peers.call(node, calls.ENDS, payload, CALL_S_MAX)
+            ends = calls.decoded(answer, calls.read_ends)
+        except Refused as refused:
+            logger.info("node %d does not say where partitions end: %s", node, refused.detail)
+            return {}
+        return dict(zip(places, ends, strict=False))
+
+    async def _answer_ends(self, _: BrokerId, payload: bytes) -> bytes:
+        places = calls.decoded(payload, calls.read_places)
+        return calls.encode_ends(map(self._end, places))
+
+    def _end(self, place: Place) -> int:
+        try:
+            replica = self._partitions.get_by_id(*place)
+            replica.check_leader()
+        except Refused:
+            return -1
+        return replica.high_watermark if replica.is_settled else -1
+
+    # Queues that are led here
+
+    def lead(self, group_id: GroupId, topic_id: TopicId, partition: int) -> LedQueue:
+        key = QueueKey(group_id, topic_id, partition)
+        queue = self._led.get(key)
+        if queue is not None:
+            queue.used_at = self._clock.monotonic()
+            return queue
+        if self._is_closed:
+            raise Refused(Reason.NOT_LEADER_OR_FOLLOWER, "the broker is shutting down")
+        replica = self._partitions.get_by_id(topic_id, partition)
+        replica.check_leader()
+        self._make_room()
+        queue = self._led[key] = self._new(key, replica)
+        self._replicas[queue] = replica
+        self._of_partition.setdefault(replica.key, {})[group_id] = queue
+        return queue
+
+    def replica_of(self, queue: LedQueue) -> Replica:
+        try:
+            return self._replicas[queue]
+        except KeyError:
+            raise Refused(Reason.NOT_LEADER_OR_FOLLOWER, f"{queue.key} is closed") from None
+
+    def _new(self, key: QueueKey, replica: Replica) -> LedQueue:
+        return LedQueue(
+            key=key,
+            log=replica,
+            store=self._coordinators,
+            alarms=self._alarms,
+            clock=self._clock,
+            settings_of=lambda: self._settings.of(key.group_id),
+            resolve_start=lambda: self._resolve_start(key.group_id, replica),
+            next_opening=self._next_opening,
+            on_closed=self._closed,
+        )
+
+    def _next_opening(self) -> int:
+        """Grows as long as the process lives; one that comes after it leads in a later term."""
+        self._openings += 1
+        return self._openings
+
+    async def _resolve_start(self, group_id: GroupId, replica: Replica) -> int:
+        position = self._settings.start_of(group_id)
+        if position.kind is StartKind.EARLIEST:
+            return replica.log_start_offset
+        if position.kind is StartKind.BY_DURATION:
+            since_ms = max(0, self._clock.now_ms() - position.ago_ms)
+            found = await replica.list_offset(since_ms)
+            if found.offset >= 0:
+                return found.offset
+        return (await replica.list_offset(Position.LATEST)).offset
+
+    def _closed(self, queue: LedQueue) -> None:
+        if self._led.get(queue.key) is not queue:
+            return
+        del self._led[queue.key]
+        key = self._replicas.pop(queue).key
+        del self._of_partition[key][queue.key.group_id]
+        if not self._of_partition[key]:
+            del self._of_partition[key]
+
+    def _make_room(self) -> None:
+        """Closes queues that nobody uses: some now and then, and all if there are too many."""
+        now = self._clock.monotonic()
+        if now >= self._check_at:
+            self._check_at = now + IDLE_CHECK_S
+            self._close_idle(now - IDLE_S_MAX)
+        if len(self._led) >= QUEUES_MAX and now >= self._check_full_at:
+            self._close_idle(now)
+            if len(self._led) >= QUEUES_MAX:
+                # All of them are looked at, so not at once again.
+                self._check_full_at = now + FULL_CHECK_S
+        if len(self._led) >= QUEUES_MAX:
+            raise Refused(Reason.THROTTLED, f"this broker leads {QUEUES_MAX} queues already")
+
+    def _close_idle(self, unused_since: float) -> None:
+        unused = Refused(Reason.COORDINATOR_NOT_AVAILABLE, "nobody used it")
+        for queue in list(self._led.values()):
+            if queue.is_idle and queue.used_at <= unused_since:
+                queue.close(unused)
+
+    def _removed(self, replica: Replica) -> None:
+        """The topic was deleted, or the partition moved to other brokers."""
+        topic_id = replica.topic_id
+        gone = Refused(Reason.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
+        if self._cluster.topic_by_id(topic_id) is not None:
+            gone = Refused(Reason.NOT_LEADER_OR_FOLLOWER, f"{replica.partition} moved away")
+        for queue in list(self._of_partition.get(replica.key, {}).values()):
+            queue.close(gone)
+
+    def _close_all(self, refused: Refused) -> None:
+        for queue in list(self._led.values()):
+            queue.close(refused)
+
+
+def _keys(group_id: GroupId, wanted: Mapping[TopicId, Collection[int]]) -> Iterable[QueueKey]:
+    for topic_id, partitions in wanted.items():
+        for partition in partitions:
+            yield QueueKey(group_id, topic_id, partition)
+
+
+def _offset(summary: QueueSummary | None, end: int) -> QueueOffset:
+    if summary is None or summary.start == UNRESOLVED:
+        term = -1 if summary is None else summary.term
+        return QueueOffset(
+            start=UNRESOLVED, leader_epoch=term, lag=UNKNOWN_LAG, delivery_complete_count=0
+        )
+    left = end - summary.start - summary.done_count
+    return QueueOffset(
+        start=summary.start,
+        leader_epoch=summary.term,
+        lag=UNKNOWN_LAG if end < 0 else max(0, left),
+        delivery_complete_count=summary.done_count,
+    )
+
+
+def _check_names(group_id: GroupId, member_id: MemberId) -> None:
+    if not group_id or max(len(group_id), len(member_id)) > TEXT_LENGTH_MAX:
+        detail = "a group id must not be empty, and no id very long"
+        raise Refused(Reason.INVALID_GROUP_ID, detail)
