@@ -21,7 +21,11 @@ from tests.unit.groups.driver import subscription
 from tests.unit.lone_node import LoneNode, run
 
 G = "readers"
-SETTINGS = {"group_initial_rebalance_delay_ms": "1", "offsets_topic_num_partitions": "2"}
+SETTINGS = {
+    "group_initial_rebalance_delay_ms": "1",
+    "offsets_topic_num_partitions": "2",
+    "share_coordinator_state_topic_num_partitions": "2",
+}
 
 
 class World:

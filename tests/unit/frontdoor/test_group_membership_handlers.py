@@ -51,10 +51,33 @@ def test_find_coordinator_of_a_group(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("key", "code"),
+    [
+        ("g:AAAAAAAAAAAAAAAAAAAAAQ:0", ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        ("with:colons:AAAAAAAAAAAAAAAAAAAAAQ:12", ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        ("", ErrorCode.INVALID_REQUEST),
+        ("g", ErrorCode.INVALID_REQUEST),
+        (" :AAAAAAAAAAAAAAAAAAAAAQ:0", ErrorCode.INVALID_REQUEST),
+        ("g:AAAA:0", ErrorCode.INVALID_REQUEST),
+        ("g:AAAAAAAAAAAAAAAAAAAAAQ:x", ErrorCode.INVALID_REQUEST),
+        ("g:AAAAAAAAAAAAAAAAAAAAAQ:99999999999999", ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_find_coordinator_of_a_queue(tmp_path: Path, key: str, code: ErrorCode) -> None:
+    """Nobody has used a queue yet, so no topic keeps any."""
+
+    async def body(world: World) -> None:
+        request = FindCoordinatorRequest(key_type=2, coordinator_keys=[key])
+        answer = await world.ask(find_coordinator.API, 6, request)
+        assert answer.coordinators[0].error_code == code
+
+    in_world(tmp_path, body)
+
+
+@pytest.mark.parametrize(
     ("key_type", "code"),
     [
         (1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
-        (2, ErrorCode.INVALID_REQUEST),
         (99, ErrorCode.INVALID_REQUEST),
     ],
 )
@@ -102,7 +125,7 @@ def test_version_0_has_one_timeout_for_both(tmp_path: Path) -> None:
         assert described is not None
         assert described.members[0].client_host == "/127.0.0.1"
         coordinator = world.node.groups._coordinator(G)  # type: ignore[arg-type]
-        (member,) = coordinator._groups[G].members  # type: ignore[index]
+        (member,) = coordinator._classic.get(G).members  # type: ignore[arg-type,union-attr]
         assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (7_000, 7_000)
 
     in_world(tmp_path, body)

@@ -21,6 +21,7 @@ from penstock.protocol.kafka.codec import decode, encode
 if TYPE_CHECKING:
     from penstock.broker.services import Services
     from penstock.frontdoor.kafka.fetch_sessions import FetchSessions
+    from penstock.frontdoor.kafka.shares import Shares
     from penstock.frontdoor.kafka.telemetry import Telemetry
     from penstock.model.file_ranges import FileRange
     from penstock.protocol.kafka.api_keys import ApiKey
@@ -45,6 +46,11 @@ class Peer(Protocol):
     @property
     def fetch_sessions(self) -> FetchSessions:
         """Of all connections: a consumer may come back over another one."""
+        ...
+
+    @property
+    def shares(self) -> Shares:
+        """Of all connections."""
         ...
 
     @property

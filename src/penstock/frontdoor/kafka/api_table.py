@@ -5,6 +5,7 @@ from penstock.frontdoor.kafka.handlers import (
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
+    alter_share_group_offsets,
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -15,6 +16,7 @@ from penstock.frontdoor.kafka.handlers import (
     delete_acls,
     delete_groups,
     delete_records,
+    delete_share_group_offsets,
     delete_topics,
     describe_acls,
     describe_cluster,
@@ -24,6 +26,7 @@ from penstock.frontdoor.kafka.handlers import (
     describe_log_dirs,
     describe_producers,
     describe_quorum,
+    describe_share_group_offsets,
     describe_topic_partitions,
     describe_user_scram_credentials,
     elect_leaders,
@@ -50,6 +53,10 @@ from penstock.frontdoor.kafka.handlers import (
     renew_delegation_token,
     sasl_authenticate,
     sasl_handshake,
+    share_acknowledge,
+    share_fetch,
+    share_group_describe,
+    share_group_heartbeat,
     sync_group,
     unregister_broker,
 )
@@ -105,6 +112,13 @@ _MODULES = (
     push_telemetry,
     list_config_resources,
     describe_topic_partitions,
+    share_group_heartbeat,
+    share_group_describe,
+    share_fetch,
+    share_acknowledge,
+    describe_share_group_offsets,
+    alter_share_group_offsets,
+    delete_share_group_offsets,
 )
 
 

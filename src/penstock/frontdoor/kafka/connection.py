@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from penstock.frontdoor.kafka.api import Memory
     from penstock.frontdoor.kafka.fetch_sessions import FetchSessions
     from penstock.frontdoor.kafka.routes import Reply, Route, Routes
+    from penstock.frontdoor.kafka.shares import Shares
     from penstock.frontdoor.kafka.telemetry import Telemetry
     from penstock.model.endpoint import Endpoint
 
@@ -61,6 +62,7 @@ class DoorParts:
     surroundings: Surroundings
     services: Services
     fetch_sessions: FetchSessions
+    shares: Shares
     telemetry: Telemetry
     routes: Routes
     # The body that answers an ApiVersions request in a version that we don't know.
@@ -101,6 +103,7 @@ class KafkaConnection:
         "opened_at",
         "peer_host",
         "peer_port",
+        "shares",
         "software",
         "telemetry",
     )
@@ -115,6 +118,7 @@ class KafkaConnection:
         self._parts = parts
         self._services = parts.services
         self.fetch_sessions = parts.fetch_sessions
+        self.shares = parts.shares
         self.telemetry = parts.telemetry
         self.software = UNKNOWN_SOFTWARE
         self._routes = parts.routes
@@ -328,6 +332,7 @@ class KafkaConnection:
                 call.later.cancel()
         if self.memory is not None:
             self.memory.close()
+        self.shares.connection_closed(self.id)
         self.telemetry.closed(self.id)
         self._parts.on_closed(self)
 

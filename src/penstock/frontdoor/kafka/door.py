@@ -13,6 +13,7 @@ from penstock.frontdoor.kafka.connection import DoorParts, KafkaConnection
 from penstock.frontdoor.kafka.fetch_sessions import FetchSessions
 from penstock.frontdoor.kafka.handlers import api_versions
 from penstock.frontdoor.kafka.routes import make_routes
+from penstock.frontdoor.kafka.shares import Shares
 from penstock.frontdoor.kafka.telemetry import Telemetry
 from penstock.net import socket_options
 from penstock.net.frame_connection import Surroundings
@@ -135,6 +136,8 @@ class KafkaDoor:
             connection.close()
         if tasks:
             await asyncio.wait(tasks, timeout=_CLEAN_UP_SECONDS)
+        if self._parts is not None:
+            await self._parts.shares.close()
 
     def _shared_parts(self) -> DoorParts:
         if self._parts is None:
@@ -152,6 +155,7 @@ class KafkaDoor:
                     clock=self._clock,
                     sessions_max=self._limits.fetch_sessions_max,
                 ),
+                shares=Shares(self._services.queues, sessions_max=self._limits.share_sessions_max),
                 telemetry=Telemetry(self._services.client_metrics),
                 routes=make_routes(self._apis.values()),
                 unsupported_body=encode(api_versions.unsupported_version(self._apis.values()), 0),

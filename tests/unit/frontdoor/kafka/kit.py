@@ -153,7 +153,7 @@ def describe_frame(number: int) -> bytes:
 class House:
     """A running door and what belongs to it."""
 
-    def __init__(self, apis: list[Api], limits: Limits) -> None:
+    def __init__(self, apis: list[Api], limits: Limits, use_cases: dict[str, Any]) -> None:
         self.clock = ManualClock(ms=1_000_000)
         self.pressure = ManualPressure()
         table = {api.key: api for api in apis}
@@ -163,8 +163,9 @@ class House:
             "Services",
             SimpleNamespace(
                 pressure=self.pressure,
-                fetch=SimpleNamespace(reader=None),
                 client_metrics=SimpleNamespace(subscriptions=lambda: self.subscriptions),
+                limits=limits,
+                **{"fetch": SimpleNamespace(reader=None), "queues": None, **use_cases},
             ),
         )
         self.door = KafkaDoor(services, limits, self.clock, apis=table)
@@ -188,8 +189,11 @@ class House:
 
 
 @asynccontextmanager
-async def open_house(*apis: Api, **limits: int) -> AsyncIterator[House]:
-    house = House(list(apis) or [heartbeat_api(beat)], Limits(**limits))
+async def open_house(*apis: Api, **parts: Any) -> AsyncIterator[House]:
+    """The parts are limits, which are numbers, and use cases."""
+    limits = {name: part for name, part in parts.items() if isinstance(part, int)}
+    use_cases = {name: part for name, part in parts.items() if name not in limits}
+    house = House(list(apis) or [heartbeat_api(beat)], Limits(**limits), use_cases)
     house.port = (await house.door.start("127.0.0.1", 0)).port
     try:
         yield house

@@ -7,9 +7,10 @@
   is answered with INVALID_REQUEST and no list.
 - A version that we don't know is answered in version 0 with UNSUPPORTED_VERSION and the list, so
   that the client can ask again; the connection does that itself, since the body can't be decoded.
-- Of Kafka's features `metadata.version` is there, at the level of Kafka 4.3, and `group.version`,
-  at the level that has the new consumer protocol (KIP-848); they can't be changed. A feature that
-  is not listed, such as `transaction.version`, is at level 0 for clients.
+- Of Kafka's features `metadata.version` is there, at the level of Kafka 4.3, `group.version`, at
+  the level that has the new consumer protocol (KIP-848), and `share.version`, at the level that has
+  share groups (KIP-932); they can't be changed. A feature that is not listed, such as
+  `transaction.version`, is at level 0 for clients.
 - A feature whose lowest level is 0 is listed as supported from version 4 on only, as Kafka does it:
   older clients can't read such a level.
 - The response header never has tagged fields, whatever the version.
@@ -46,7 +47,11 @@ class Feature(NamedTuple):
 
 
 # Kafka 4.3 calls this level of its metadata 4.3-IV0.
-FEATURES: Final = {"group.version": Feature(0, 1), "metadata.version": Feature(30, 30)}
+FEATURES: Final = {
+    "group.version": Feature(0, 1),
+    "metadata.version": Feature(30, 30),
+    "share.version": Feature(0, 1),
+}
 # They change only with the code, so there was never another set.
 _FEATURES_EPOCH: Final = 0
 _CLIENT_METRICS: Final = {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}

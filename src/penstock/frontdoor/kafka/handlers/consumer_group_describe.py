@@ -17,6 +17,7 @@ from penstock.model.ids import GroupId
 from penstock.protocol.kafka.api_keys import ApiKey
 from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.protocol.kafka.messages.consumer_group_describe import (
+    MEMBER_TYPE_CLASSIC,
     MEMBER_TYPE_CONSUMER,
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -76,7 +77,7 @@ def _member(call: Call, member: ConsumerMemberDescription) -> DescribedConsumerG
         subscribed_topic_regex=member.expression or "",
         assignment=_assignment(call, member.assignment),
         target_assignment=_assignment(call, member.target),
-        member_type=MEMBER_TYPE_CONSUMER,
+        member_type=MEMBER_TYPE_CLASSIC if member.is_classic else MEMBER_TYPE_CONSUMER,
     )
 
 

@@ -4,9 +4,9 @@ and leaves a group whose partitions the broker assigns (KIP-848).
 From version 1 on members choose their ids, and may subscribe with a regular expression.
 
 Differences from Kafka:
-- A live group is not moved between the classic protocol and this one: a member that joins a group
-  with members of the other protocol is refused, as Kafka does when
-  `group.consumer.migration.policy` is `disabled`. A group without members takes either.
+- A group that moves from the classic protocol or back to it (`group.consumer.migration.policy`)
+  never gives a partition to two members or leaves one to none, where Kafka could:
+  `groups/conversions.py` and `groups/classic_decisions.py` say how.
 - The topics of a new regular expression are looked up by the group's next heartbeat, and not beside
   the first one. Both brokers answer the first one without them. One that matches no topic also
   starts a new epoch of the group.

@@ -6,8 +6,8 @@ Each comes with its value, where the value comes from, the other places that wer
 shows only what was set for all of them at run time.
 
 Deviations: log levels have no settings here and are refused; groups have only the settings of
-consumer groups; where a broker setting decides a topic's value, the source is shown even if it is
-in another unit.
+consumer and share groups; where a broker setting decides a topic's value, the source is shown even
+if it is in another unit.
 """
 
 from penstock.broker.configs import ConfigEntry, ConfigSource

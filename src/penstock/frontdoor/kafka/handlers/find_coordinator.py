@@ -6,18 +6,23 @@
 - A broker that has lost its cluster ends the connection: another one may know.
 - Transactional ids: there are no transactions yet. Refused with the code that clients take as
   fatal, so that a transactional producer ends with an error instead of asking forever.
-- Share groups' state (version 6): not served, INVALID_REQUEST as from a Kafka without them.
+- Queues of share groups (version 6), by "group:topic id:partition": the leader of the queue's
+  partition of __share_group_state, or COORDINATOR_NOT_AVAILABLE while it has none. Kafka's brokers
+  ask each other for it, clients do not.
 """
 
+import re
+from base64 import urlsafe_b64decode
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
+from uuid import UUID
 
 from penstock.frontdoor.kafka.api import Api, Call
 from penstock.frontdoor.kafka.errors import error_code
 from penstock.frontdoor.kafka.isolation import check_contact
 from penstock.model.endpoint import Endpoint
 from penstock.model.errors import Reason, Refused
-from penstock.model.ids import BrokerId, GroupId
+from penstock.model.ids import BrokerId, GroupId, TopicId
 from penstock.protocol.kafka.api_keys import ApiKey
 from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.protocol.kafka.messages.find_coordinator import (
@@ -27,11 +32,15 @@ from penstock.protocol.kafka.messages.find_coordinator import (
 )
 
 BATCHED_FROM = 4
+SHARES_FROM = 6
+# A topic id is 16 bytes in base 64.
+_SHARE_KEY: Final = re.compile(r"(.*\S.*):([A-Za-z0-9_-]{22}):([0-9]{1,9})", re.DOTALL | re.ASCII)
 
 
 class KeyType(IntEnum):
     GROUP = 0
     TRANSACTION = 1
+    SHARE = 2
 
 
 class Found(NamedTuple):
@@ -65,12 +74,24 @@ async def _find(call: Call, key_type: int, key: str) -> Found:
         if key_type == KeyType.TRANSACTION:
             detail = "this broker has no transactions"
             raise Refused(Reason.TRANSACTIONAL_ID_REFUSED, detail)
+        if key_type == KeyType.SHARE and call.version >= SHARES_FROM:
+            return Found(*await call.services.groups.find_share_coordinator(*_share_partition(key)))
         if key_type != KeyType.GROUP:
             detail = f"this broker has no coordinators of type {key_type}"
             raise Refused(Reason.INVALID_REQUEST, detail)
         return Found(*await call.services.groups.find_coordinator(GroupId(key)))
     except Refused as refused:
         return Found(code=error_code(refused), message=refused.detail)
+
+
+def _share_partition(key: str) -> tuple[GroupId, TopicId, int]:
+    found = _SHARE_KEY.fullmatch(key)
+    if found is None:
+        detail = f"{key!r} is not of the form group:topic id:partition"
+        raise Refused(Reason.INVALID_REQUEST, detail)
+    group_id, topic_id, partition = found.groups()
+    data = urlsafe_b64decode(f"{topic_id}==")
+    return GroupId(group_id), TopicId(UUID(bytes=data)), int(partition)
 
 
 def _coordinator(key: str, found: Found) -> Coordinator:

@@ -1,6 +1,6 @@
 """ListGroups, versions 0 to 5: the groups of this broker, from 4 on by state, from 5 on by type.
 
-A group is of the type classic or consumer (KIP-848).
+A group is of the type classic, consumer (KIP-848) or share (KIP-932).
 """
 
 from penstock.frontdoor.kafka.api import Api, Call
