@@ -1,4 +1,4 @@
-"""`penstock group`: list, describe, reset and delete consumer groups."""
+"""`penstock group`: list, describe, reset and delete groups."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -46,10 +46,11 @@ def describe(name: str, members: bool, bootstrap: str, timeout_s: float, as_json
         return
     size = counted(len(found.members), "member")
     epoch = "" if found.epoch is None else f", epoch {found.epoch}"
-    click.echo(
-        f"Group {found.group} ({found.type}) is {found.state}, {size}, lag {found.lag}{epoch}"
-    )
-    if members:
+    # The offsets of a share group are those of its queues.
+    is_share = found.type == "share"
+    lag = "" if is_share else f", lag {found.lag}"
+    click.echo(f"Group {found.group} ({found.type}) is {found.state}, {size}{lag}{epoch}")
+    if members or is_share:
         _print_members(found)
     else:
         _print_offsets(found)

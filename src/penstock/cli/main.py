@@ -18,6 +18,8 @@ from penstock.cli.lazy_group import LazyGroup
         "produce": "penstock.cli.produce",
         "consume": "penstock.cli.consume",
         "group": "penstock.cli.group",
+        "work": "penstock.cli.work",
+        "queue": "penstock.cli.queue",
         "cluster": "penstock.cli.cluster",
         "config": "penstock.cli.config",
         "profile": "penstock.cli.profile",

@@ -1,4 +1,4 @@
-"""Settings of topics and brokers while they run: what each is, who says so, and changing it."""
+"""Settings of topics, brokers and groups while they run: what each is, who says so, changing it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ from penstock.protocol.kafka.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
-_TOPIC, _BROKER = 2, 4
+_TOPIC, _BROKER, _GROUP = 2, 4, 32
 _SET, _DELETE = 0, 1
 _DEFAULT = 5
 # The broker with this name stands for all of them.
@@ -34,6 +34,7 @@ _SOURCES = MappingProxyType(
         3: "dynamic default broker",
         4: "static broker",
         _DEFAULT: "default",
+        8: "dynamic group",
     }
 )
 
@@ -52,19 +53,27 @@ class ConfigValue:
 
 
 class Resource:
-    """Whose settings are meant; exactly one of the three."""
+    """Whose settings are meant; exactly one of the four."""
 
     def __init__(
-        self, *, topic: str | None = None, node: int | None = None, all_nodes: bool = False
+        self,
+        *,
+        topic: str | None = None,
+        node: int | None = None,
+        all_nodes: bool = False,
+        group: str | None = None,
     ) -> None:
-        assert (topic is not None) + (node is not None) + all_nodes == 1
+        assert sum(one is not None for one in (topic, node, group)) + all_nodes == 1
         self.node = node
-        self.kind = _BROKER if topic is None else _TOPIC
-        self.name = topic if topic is not None else _ALL_BROKERS if node is None else str(node)
+        self.kind = _TOPIC if topic is not None else _BROKER if group is None else _GROUP
+        named = topic if topic is not None else group
+        self.name = named if named is not None else _ALL_BROKERS if node is None else str(node)
 
     def __str__(self) -> str:
         if self.kind == _TOPIC:
             return f"topic {self.name}"
+        if self.kind == _GROUP:
+            return f"group {self.name}"
         return "all nodes" if self.node is None else f"node {self.node}"
 
 

@@ -1,4 +1,4 @@
-"""Consumer groups: list, describe with lag, reset, delete."""
+"""Groups: list, describe with lag, reset, delete."""
 
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -11,11 +11,13 @@ from penstock.client.asking import Asking
 from penstock.client.errors import ClientError, GroupActive, GroupNotFound, from_kafka
 from penstock.client.kafka_connection import KafkaConnection
 from penstock.client.offsets import Offsets
+from penstock.client.share_groups import SHARE, ShareGroups
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
 from penstock.protocol.kafka.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
 )
+from penstock.protocol.kafka.messages.share_group_describe import DescribedShareGroupMember
 
 CLASSIC, CONSUMER = "classic", "consumer"
 
@@ -29,7 +31,8 @@ class _Epochs(NamedTuple):
 class GroupSummary:
     group: str
     state: str
-    # "classic", or "consumer" for a group whose partitions the broker assigns (KIP-848).
+    # "classic", or "consumer" for a group whose partitions the broker assigns (KIP-848). Those of
+    # the type "share" (KIP-932) are only in the overview.
     type: str
 
 
@@ -80,7 +83,7 @@ class GroupDescription:
     group: str
     type: str
     state: str
-    # Of groups of the type consumer only: a member at this epoch has reached its target.
+    # Not of classic groups: a member at this epoch has reached its target.
     epoch: int | None
     assignor: str
     coordinator: int
@@ -96,6 +99,7 @@ class Groups:
     def __init__(self, asking: Asking, offsets: Offsets) -> None:
         self._asking = asking
         self._offsets = offsets
+        self._shares = ShareGroups(asking)
 
     def all(self) -> list[GroupSummary]:
         future = self._asking.client.list_consumer_groups(request_timeout=self._asking.timeout_s)
@@ -115,7 +119,20 @@ class Groups:
 
     def overview(self) -> list[GroupOverview]:
         """All groups with the number of their members and their lag."""
-        listed = self.all()
+        shares = [
+            GroupOverview(
+                group=one.group_id,
+                type=SHARE,
+                state=one.group_state.lower(),
+                members=len(one.members),
+                lag=None,
+            )
+            for one in self._shares.all()
+        ]
+        return sorted([*self._with_offsets(), *shares], key=lambda one: one.group)
+
+    def _with_offsets(self) -> list[GroupOverview]:
+        listed = [one for one in self.all() if one.type != SHARE]
         if not listed:
             return []
         names = [one.group for one in listed]
@@ -138,6 +155,9 @@ class Groups:
 
     def describe(self, group: str) -> GroupDescription:
         """A group with its members, its committed offsets and its lag; raises GroupNotFound."""
+        share = self._describe_share(group)
+        if share is not None:
+            return share
         found = self._found(group)
         committed = self.committed(group)
         if _state(found) == "dead" and not committed:
@@ -153,6 +173,23 @@ class Groups:
             coordinator=found.coordinator.id if found.coordinator else -1,
             members=members,
             offsets=self._with_lag(committed, members),
+        )
+
+    def _describe_share(self, group: str) -> GroupDescription | None:
+        found = self._shares.find(group) if group else None
+        if found is None:
+            return None
+        coordinator, described = found
+        members = tuple(map(_share_member, described.members))
+        return GroupDescription(
+            group=group,
+            type=SHARE,
+            state=described.group_state.lower(),
+            epoch=described.group_epoch,
+            assignor=described.assignor_name,
+            coordinator=coordinator,
+            members=members,
+            offsets=(),
         )
 
     def _epochs(self, found: Any) -> "_Epochs":
@@ -207,6 +244,8 @@ class Groups:
 
     def check_inactive(self, group: str) -> None:
         """Raise GroupActive unless offsets of the group may be changed from outside."""
+        if group and self._shares.find(group) is not None:
+            raise ClientError(f"Group {group} is a share group, which commits no offsets.")
         found = self._found(group)
         if found.members:
             raise GroupActive(f"Group {group} has active members: stop its consumers first.")
@@ -302,6 +341,22 @@ def _member(found: Any, epochs: Mapping[str, int]) -> GroupMember:
         partitions=tuple(sorted(_key(one) for one in found.assignment.topic_partitions)),
         target=None if target is None else tuple(sorted(map(_key, target.topic_partitions))),
         epoch=epochs.get(found.member_id),
+    )
+
+
+def _share_member(found: DescribedShareGroupMember) -> GroupMember:
+    partitions = (
+        TopicPartition(TopicName(topic.topic_name), PartitionIndex(index))
+        for topic in found.assignment.topic_partitions
+        for index in topic.partitions
+    )
+    return GroupMember(
+        member=found.member_id,
+        instance=None,
+        client=found.client_id,
+        host=found.client_host,
+        partitions=tuple(sorted(partitions)),
+        epoch=found.member_epoch,
     )
 
 

@@ -17,6 +17,8 @@ COMMANDS = [
     "produce",
     "consume",
     "group",
+    "work",
+    "queue",
     "cluster",
     "config",
     "profile",
@@ -54,7 +56,9 @@ def test_the_overview_lists_all_commands() -> None:
     assert listed == COMMANDS
 
 
-@pytest.mark.parametrize("group", ["", "topic", "group", "cluster", "config", "log", "pipeline"])
+@pytest.mark.parametrize(
+    "group", ["", "topic", "group", "queue", "cluster", "config", "log", "pipeline"]
+)
 def test_summaries_are_not_cut_off(group: str) -> None:
     """Also on a narrow screen, where click would shorten them."""
     outcome = CliRunner().invoke(cli, [*group.split(), "--help"], terminal_width=60)

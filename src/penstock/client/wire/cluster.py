@@ -1,11 +1,12 @@
 """The way into a cluster for code that handles whole record batches."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from penstock.client.wire.cluster_map import ClusterMap
+from penstock.client.wire.coordinators import Coordinators
 from penstock.client.wire.errors import place
 from penstock.client.wire.fetch_call import FetchCall, Outcome
 from penstock.client.wire.fetching import PartitionFetcher
@@ -18,6 +19,7 @@ from penstock.client.wire.producing import (
     REQUEST_BYTES_MAX,
     BatchProducer,
 )
+from penstock.client.wire.queue_reader import QueueReader
 from penstock.client.wire.settings import WireSettings
 from penstock.client.wire.topic_settings import message_bytes_max
 from penstock.client.wire.topics import TopicView, unknown_topic
@@ -31,6 +33,8 @@ PEEK_BYTES_MAX = 1
 # is believed.
 NEWS_PAUSE_S = 0.2
 
+Answer = TypeVar("Answer")
+
 
 class WireCluster:
     """Blocking calls, which follow leaders by themselves; several threads may use one object."""
@@ -41,6 +45,7 @@ class WireCluster:
         self._map = ClusterMap(settings, self._links)
         self._lookup = OffsetLookup(settings, self._links, self._map)
         self._groups = GroupOffsets(settings, self._links, self._map)
+        self._coordinators = Coordinators(settings, self._links, self._map)
 
     def __enter__(self) -> Self:
         return self
@@ -123,6 +128,23 @@ class WireCluster:
     ) -> dict[TopicPartition, int | None]:
         return self._groups.committed(group, partitions)
 
+    # Questions about groups
+
+    def ask_all(self, request: object, answer: type[Answer]) -> list[Answer]:
+        """What each broker says that can be reached; raises BrokerUnreachable if none can."""
+        return self._map.ask_all(request, answer)
+
+    def ask_coordinator(
+        self,
+        group: str,
+        request: object,
+        answer: type[Answer],
+        complaint_of: Callable[[Answer], str | None],
+    ) -> Answer:
+        """`complaint_of` says what passes by itself, and raises what does not."""
+        patience = self._map.patience(f"group {group}")
+        return self._coordinators.ask(group, request, answer, complaint_of, patience=patience)
+
     # Records
 
     def peek(self, partition: TopicPartition, offset: int) -> BatchHeader | None:
@@ -150,6 +172,10 @@ class WireCluster:
 
     def fetcher(self, partition: TopicPartition, start: int, stop: int) -> PartitionFetcher:
         return PartitionFetcher(self.settings, self._links, self._map, partition, start, stop)
+
+    def queue(self, group: str, topics: Iterable[str]) -> QueueReader:
+        """Records of the topics under a share group; it joins when its `with` block begins."""
+        return QueueReader(self.settings, self._links, self._map, group, topics)
 
     def producer(
         self,

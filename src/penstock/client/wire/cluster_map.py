@@ -61,8 +61,12 @@ class ClusterMap:
         self._helpful: Endpoint | None = None
         self._waits = Waits()
 
-    def patience(self, what: str, stop: threading.Event | None = None) -> Patience:
-        return Patience(what, self._retry_limit_s, stop=stop, waits=self._waits)
+    def patience(
+        self, what: str, stop: threading.Event | None = None, *, limit_s: float | None = None
+    ) -> Patience:
+        """As long as the settings allow, or as `limit_s` says."""
+        limit = self._retry_limit_s if limit_s is None else lambda: limit_s
+        return Patience(what, limit, stop=stop, waits=self._waits)
 
     def _retry_limit_s(self) -> float:
         """An address where nobody has ever answered is probably wrong."""
@@ -143,16 +147,35 @@ class ClusterMap:
             view.leaders[partition.partition] = Leader(hint.leader_id, hint.leader_epoch)
             return True
 
+    # Questions that every broker answers for itself
+
+    def ask_all(self, request: object, answer: type[Answer]) -> list[Answer]:
+        """What each broker says that can be reached; raises BrokerUnreachable if none can."""
+        self._patiently(lambda: self._describe([]))
+        with self._lock:
+            brokers = list(self._brokers.values())
+        timeout_s = min(self._settings.request_timeout_s, ANSWER_TIMEOUT_S)
+        reason, found = "", []
+        for endpoint in brokers:
+            try:
+                with self._links.using(endpoint, timeout_s) as link:
+                    found.append(link.ask(request, answer))
+            except OSError as error:
+                reason = reason_of_failure(error, timeout_s)
+        if not found:
+            raise no_answer(self._settings.bootstrap, reason)
+        return found
+
     # Questions that any broker answers
 
     def ask_any(
-        self, request: object, answer: type[Answer], *, stop: threading.Event | None = None
+        self, request: object, answer: type[Answer], *, patience: Patience | None = None
     ) -> Answer:
-        """The first answer of anybody, after as many rounds as the settings allow."""
-        return self._patiently(lambda: self._ask_each(request, answer, _any_answer), stop)
+        """The first answer of anybody, after as many rounds as patience or the settings allow."""
+        return self._patiently(lambda: self._ask_each(request, answer, _any_answer), patience)
 
-    def _patiently(self, ask: Callable[[], Answer], stop: threading.Event | None = None) -> Answer:
-        patience = self.patience("finding a broker", stop)
+    def _patiently(self, ask: Callable[[], Answer], patience: Patience | None = None) -> Answer:
+        patience = patience or self.patience("finding a broker")
         while True:
             try:
                 found = ask()

@@ -1,25 +1,18 @@
 """Committed offsets of a group, for those who are not members of it."""
 
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from typing import TypeVar
 
-from penstock.client.connection import reason_of_failure
 from penstock.client.errors import GroupActive
 from penstock.client.wire.cluster_map import ClusterMap
+from penstock.client.wire.coordinators import Coordinators
 from penstock.client.wire.errors import name_of, place, refused
 from penstock.client.wire.links import Links
-from penstock.client.wire.patience import Patience
 from penstock.client.wire.settings import WireSettings
 from penstock.client.wire.topics import unknown_topic
-from penstock.model.endpoint import Endpoint
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
 from penstock.protocol.kafka.error_codes import RETRIABLE, ErrorCode
-from penstock.protocol.kafka.messages.find_coordinator import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
 from penstock.protocol.kafka.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -40,7 +33,6 @@ from penstock.protocol.kafka.messages.offset_fetch import (
 COMMIT_VERSION_MAX = 9
 FETCH_VERSION_MAX = 9
 NOT_COMMITTED = -1
-_GROUP = 0
 _ACTIVE_CODES = (
     ErrorCode.UNKNOWN_MEMBER_ID,
     ErrorCode.ILLEGAL_GENERATION,
@@ -56,11 +48,8 @@ Codes = Iterable[tuple[int, TopicPartition | None]]
 
 class GroupOffsets:
     def __init__(self, settings: WireSettings, links: Links, cluster_map: ClusterMap) -> None:
-        self._settings = settings
-        self._links = links
         self._map = cluster_map
-        self._lock = threading.Lock()
-        self._coordinators: dict[str, Endpoint] = {}
+        self._coordinators = Coordinators(settings, links, cluster_map)
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str) -> None:
         if not offsets:
@@ -125,50 +114,14 @@ class GroupOffsets:
         version_max: int,
         codes_of: Callable[[Answer], Codes],
     ) -> Answer:
-        """The coordinator's answer, once it has no complaint that passes by itself."""
-        patience = self._map.patience(f"the offsets of group {group}")
-        while True:
-            endpoint = self._coordinator(group, patience)
-            try:
-                with self._links.using(endpoint, self._settings.request_timeout_s) as link:
-                    found = link.ask(request, answer, version_max=version_max)
-            except OSError as error:
-                self._forget(group)
-                patience.pause(reason_of_failure(error, self._settings.request_timeout_s))
-                continue
-            complaint = _complaint(group, codes_of(found))
-            if complaint is None:
-                patience.progress()
-                return found
-            self._forget(group)
-            patience.pause(complaint)
-
-    def _coordinator(self, group: str, patience: Patience) -> Endpoint:
-        with self._lock:
-            known = self._coordinators.get(group)
-        while known is None:
-            known, complaint = self._find_coordinator(group)
-            if known is None:
-                patience.pause(complaint)
-        with self._lock:
-            self._coordinators[group] = known
-        return known
-
-    def _find_coordinator(self, group: str) -> tuple[Endpoint | None, str]:
-        request = FindCoordinatorRequest(key=group, key_type=_GROUP, coordinator_keys=[group])
-        answer = self._map.ask_any(request, FindCoordinatorResponse)
-        found = answer.coordinators[0] if answer.coordinators else answer
-        if found.error_code == ErrorCode.NONE:
-            return Endpoint(found.host, found.port), ""
-        if found.error_code not in RETRIABLE:
-            raise refused(
-                f"to name the coordinator of group {group}", found.error_code, found.error_message
-            )
-        return None, name_of(found.error_code)
-
-    def _forget(self, group: str) -> None:
-        with self._lock:
-            self._coordinators.pop(group, None)
+        return self._coordinators.ask(
+            group,
+            request,
+            answer,
+            lambda found: _complaint(group, codes_of(found)),
+            patience=self._map.patience(f"the offsets of group {group}"),
+            version_max=version_max,
+        )
 
 
 def _complaint(group: str, codes: Codes) -> str | None:

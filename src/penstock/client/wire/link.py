@@ -116,12 +116,20 @@ class Link:
             return
 
     def ask(
-        self, request: object, answer: type[Answer], *, version_max: int = VERSION_NEWEST
+        self,
+        request: object,
+        answer: type[Answer],
+        *,
+        version_min: int = 0,
+        version_max: int = VERSION_NEWEST,
     ) -> Answer:
-        return self.receive(self.send(request, version_max=version_max), answer)
+        expected = self.send(request, version_min=version_min, version_max=version_max)
+        return self.receive(expected, answer)
 
-    def send(self, request: object, *, version_max: int = VERSION_NEWEST) -> Expected:
-        expected, pieces = self.encode(request, version_max=version_max)
+    def send(
+        self, request: object, *, version_min: int = 0, version_max: int = VERSION_NEWEST
+    ) -> Expected:
+        expected, pieces = self.encode(request, version_min=version_min, version_max=version_max)
         self._unanswered += 1
         send_all(self.socket, pieces)
         return expected
@@ -134,13 +142,13 @@ class Link:
     # Frames as values, for anyone who moves the bytes.
 
     def encode(
-        self, request: object, *, version_max: int = VERSION_NEWEST
+        self, request: object, *, version_min: int = 0, version_max: int = VERSION_NEWEST
     ) -> tuple[Expected, list[Any]]:
         """The request's frame as pieces; its records are pieces as they were given."""
         schema = schema_of(type(request))
         assert schema.api_key is not None
         first, last = schema.versions
-        version = self._version(schema.api_key, first, min(last, version_max))
+        version = self._version(schema.api_key, max(first, version_min), min(last, version_max))
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         expected = Expected(schema.api_key, version, self._correlation_id)
         header = encode_request_header(*expected, self._client_id)
@@ -178,7 +186,8 @@ class Link:
         version = min(high, last)
         if version < max(low, first):
             name = key.name.lower().replace("_", " ")
-            raise ClientError(f"The broker at {self.name} does not offer the call {name!r}.")
+            newer = f" in version {first}" if high >= 0 and first > high else ""
+            raise ClientError(f"The broker at {self.name} does not offer the call {name!r}{newer}.")
         return version
 
     def _receive_frame(self) -> bytes | bytearray:

@@ -80,6 +80,10 @@ class Patience:
         self._since = self._silent_until = -math.inf
         self.progress()
 
+    def another(self, what: str) -> "Patience":
+        """For a part of the operation, with the same limits."""
+        return Patience(what, self._limit_s, stop=self._stop, waits=self._waits)
+
     def progress(self) -> None:
         now = time.monotonic()
         self._waits.end(self, now - self._since)

@@ -34,7 +34,8 @@ def identify(cluster_map: ClusterMap, stop: threading.Event) -> Identity:
         transactional_id=None, transaction_timeout_ms=NO_TRANSACTION_TIMEOUT_MS
     )
     while True:
-        answer = cluster_map.ask_any(request, InitProducerIdResponse, stop=stop)
+        finding = cluster_map.patience("finding a broker", stop)
+        answer = cluster_map.ask_any(request, InitProducerIdResponse, patience=finding)
         if answer.error_code == ErrorCode.NONE:
             return Identity(answer.producer_id, answer.producer_epoch)
         if answer.error_code not in RETRIABLE:

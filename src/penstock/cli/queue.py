@@ -1,0 +1,239 @@
+"""`penstock queue`: list and describe queues, and change their settings."""
+
+import re
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import click
+
+from penstock.cli.failures import CommandFailed
+from penstock.cli.lazy_group import CommandGroup
+from penstock.cli.options import client_options
+from penstock.cli.output import counted, print_json, print_table
+
+if TYPE_CHECKING:
+    from penstock.client.configs import ConfigValue
+    from penstock.client.queues import (
+        QueueDescription,
+        QueueMemberView,
+        QueuePartition,
+        Queues,
+    )
+
+PREFIX = "share."
+# What people type, and Kafka's names of it.
+SHORT_NAMES = MappingProxyType(
+    {
+        "start": "share.auto.offset.reset",
+        "isolation": "share.isolation.level",
+        "lock.duration": "share.record.lock.duration.ms",
+        "lock.limit": "share.partition.max.record.locks",
+        "delivery.limit": "share.delivery.count.limit",
+        "renew": "share.renew.acknowledge.enable",
+        "session.timeout": "share.session.timeout.ms",
+        "heartbeat.interval": "share.heartbeat.interval.ms",
+        "assignment.interval": "share.assignment.interval.ms",
+    }
+)
+_UNITS_MS = MappingProxyType({"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000})
+_DURATION = re.compile(r"(?P<count>[0-9]{1,9})(?P<unit>ms|s|m|h)")
+_MILLISECONDS = ".ms"
+
+
+@click.group(cls=CommandGroup)
+def queue() -> None:
+    """List and describe queues (share groups), and change their settings."""
+
+
+@queue.command("list")
+@client_options
+def list_queues(bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """List queues with their topics, members and lag.
+
+    The lag is the number of records that are not done with.
+    """
+    found = _queues(bootstrap, timeout_s).all()
+    if as_json:
+        print_json([_summary(one) for one in found])
+        return
+    rows = [
+        (one.group, one.state, " ".join(one.topics), len(one.members), one.lag) for one in found
+    ]
+    print_table(("group", "state", "topics", "members", "lag"), rows)
+
+
+@queue.command()
+@click.argument("name", metavar="GROUP")
+@click.option("--members", is_flag=True, help="Show the members instead of the partitions.")
+@client_options
+def describe(name: str, members: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Show how far a queue is in each partition, and its members.
+
+    Everything before the start offset is done with. The protocol does not tell which of the
+    records behind it are leased.
+    """
+    found = _queues(bootstrap, timeout_s).describe(name)
+    if as_json:
+        print_json(_described(found))
+        return
+    size = counted(len(found.members), "member")
+    lag = "unknown" if found.lag is None else found.lag
+    click.echo(f"Queue {found.group} is {found.state}, {size}, lag {lag}, epoch {found.epoch}")
+    if members:
+        _print_members(found)
+        return
+    rows = [
+        (one.topic, one.partition, one.start, one.lag, _count_members(found, one))
+        for one in found.partitions
+    ]
+    print_table(("topic", "partition", "start", "lag", "members"), rows)
+
+
+@queue.command()
+@click.argument("name", metavar="GROUP")
+@click.argument("changes", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option("--reset", multiple=True, metavar="NAME", help="Reset to the default.")
+@client_options
+def settings(
+    name: str,
+    changes: tuple[str, ...],
+    reset: tuple[str, ...],
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Show or change a queue's settings.
+
+    NAME is one of Kafka's names, as in share.record.lock.duration.ms, or short: start, isolation,
+    lock.duration, lock.limit, delivery.limit, renew, session.timeout, heartbeat.interval,
+    assignment.interval. Durations have a unit (500ms, 60s, 5m, 1h). Settings can be changed before
+    the queue is used for the first time.
+    """
+    set_to = dict(_change(text) for text in changes)
+    unset = [_full_name(one) for one in reset]
+    if both := sorted(set_to.keys() & set(unset)):
+        raise click.UsageError(f"{both[0]} can't be both changed and reset")
+    from penstock.client.configs import Configs, Resource
+    from penstock.client.kafka_connection import KafkaConnection
+
+    with KafkaConnection(bootstrap, timeout_s=timeout_s) as connection:
+        configs, resource = Configs(connection), Resource(group=name)
+        if set_to or unset:
+            configs.alter(resource, set_to=set_to, unset=unset)
+        found = [one for one in configs.all(resource) if one.name.startswith(PREFIX)]
+    if not found:
+        raise CommandFailed(f"The broker at {bootstrap} has no settings of queues.")
+    _print_settings(found, as_json)
+
+
+def _queues(bootstrap: str, timeout_s: float) -> "Queues":
+    from penstock.client.queues import Queues
+
+    return Queues(bootstrap, timeout_s=timeout_s)
+
+
+def _change(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip() or not value.strip():
+        raise click.BadParameter(f"{text!r} is not NAME=VALUE")
+    full = _full_name(name)
+    return full, _plain_value(name.strip(), full, value.strip())
+
+
+def _full_name(name: str) -> str:
+    name = name.strip()
+    if name in SHORT_NAMES:
+        return SHORT_NAMES[name]
+    if name.startswith(PREFIX):
+        return name
+    if PREFIX + name in SHORT_NAMES.values():
+        return PREFIX + name
+    raise click.BadParameter(f"There is no setting {name!r}; there are {', '.join(SHORT_NAMES)}")
+
+
+def _plain_value(name: str, full: str, value: str) -> str:
+    """Milliseconds for a duration that has a unit."""
+    if not full.endswith(_MILLISECONDS):
+        return value
+    if duration := _DURATION.fullmatch(value):
+        return str(int(duration["count"]) * _UNITS_MS[duration["unit"]])
+    if not name.endswith(_MILLISECONDS):
+        raise click.BadParameter(f"{name}={value} needs a unit, as in {name}=60s")
+    return value
+
+
+def _print_settings(found: "list[ConfigValue]", as_json: bool) -> None:
+    if as_json:
+        print_json(
+            [
+                {
+                    "name": one.name,
+                    "value": one.value,
+                    "source": one.source,
+                    "default": one.default,
+                }
+                for one in found
+            ]
+        )
+        return
+    shown = {full: short for short, full in SHORT_NAMES.items()}
+    rows = [(one.name, shown.get(one.name), one.value, one.source, one.default) for one in found]
+    print_table(("setting", "short", "value", "source", "default"), rows)
+
+
+def _count_members(found: "QueueDescription", at: "QueuePartition") -> int:
+    place = (at.topic, at.partition)
+    return sum(place in member.partitions for member in found.members)
+
+
+def _print_members(found: "QueueDescription") -> None:
+    rows = [
+        (one.member, one.client, one.host, " ".join(map(str, one.partitions)))
+        for one in found.members
+    ]
+    print_table(("member", "client", "host", "partitions"), rows)
+
+
+def _summary(one: "QueueDescription") -> dict[str, object]:
+    return {
+        "group": one.group,
+        "state": one.state,
+        "topics": list(one.topics),
+        "members": len(one.members),
+        "lag": one.lag,
+    }
+
+
+def _described(found: "QueueDescription") -> dict[str, object]:
+    return {
+        "group": found.group,
+        "state": found.state,
+        "epoch": found.epoch,
+        "assignor": found.assignor,
+        "topics": list(found.topics),
+        "lag": found.lag,
+        "members": [_shown_member(one) for one in found.members],
+        "partitions": [
+            {
+                "topic": one.topic,
+                "partition": one.partition,
+                "start": one.start,
+                "lag": one.lag,
+                "leader_epoch": one.leader_epoch,
+            }
+            for one in found.partitions
+        ],
+    }
+
+
+def _shown_member(one: "QueueMemberView") -> dict[str, object]:
+    return {
+        "member": one.member,
+        "client": one.client,
+        "host": one.host,
+        "epoch": one.epoch,
+        "topics": list(one.topics),
+        "partitions": [
+            {"topic": place.topic, "partition": place.partition} for place in one.partitions
+        ],
+    }
