@@ -8,11 +8,20 @@ from tests.sim.nodes.run import run_seed as run_nodes
 from tests.sim.replicas.run import run_seed as run_replicas
 from tests.sim.replicas.tails import run_one_flipped, run_power_cut, run_two_flipped
 
+QUEUE_WORKERS = 3
+
+
+def run_queues(seed: int, operations: int) -> Any:
+    """Whole nodes, and the workers of a share group on them."""
+    return run_nodes(seed, operations, queue_workers=QUEUE_WORKERS)
+
+
 # Each takes a seed and how many operations clients shall do, and gives a report to be summed up.
 LAYERS: dict[str, Callable[[int, int], Any]] = {
     "core": run_core,
     "replicas": run_replicas,
     "nodes": run_nodes,
+    "queues": run_queues,
 }
 # Directed runs of replicas, each at one kind of disaster.
 DISASTERS: dict[str, Callable[[int, int], Any]] = {

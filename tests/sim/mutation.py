@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 Replacement = Callable[..., Any]
 # A mutation that one of the first seeds catches need not be known.
-FEW_SEEDS = 10
+FEW_SEEDS = 5
 
 
 class Mutation(NamedTuple):

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+from penstock.storage.bad_tail import SECTOR_BYTES
+from penstock.storage.layout import SEGMENT_SUFFIX
 from tests.unit.storage.fault_file_system import FaultFileSystem, PowerLoss
 
 # Whether a power loss may leave any of the sectors that were written since the last sync, and not
@@ -54,10 +56,20 @@ class Drive(FaultFileSystem):
         if lost_power:
             found = self.after_power_loss(random.getrandbits(32))
             drive._entries, drive._durable = found._entries, found._durable
+            drive.is_damaged = drive.is_damaged or self._seems_to_have_rotted(found)
         else:
             drive._entries, drive._durable = self._entries, self._durable
             drive._pending = self._pending
         return drive
+
+    def _seems_to_have_rotted(self, found: FaultFileSystem) -> bool:
+        """Whether a sector that was not written back lacks a single bit, so that nobody could tell
+        the power loss from rot."""
+        return any(
+            _differs_in_one_bit(self.inode(path).data, found.inode(path).data)
+            for path in self.files(SEGMENT_SUFFIX)
+            if found.exists(path)
+        )
 
     def after_power_loss(self, seed: int, *, in_order: bool | None = None) -> FaultFileSystem:
         if in_order is None and not MIXES_SECTORS:
@@ -84,3 +96,14 @@ class Drive(FaultFileSystem):
         """What a disk may do to what it was given long ago."""
         self.is_damaged = True
         self.damage(path, random.randrange(len(self.inode(path).data)))
+
+
+def _differs_in_one_bit(before: bytearray, after: bytearray) -> bool:
+    """In any of their sectors."""
+    for start in range(0, min(len(before), len(after)), SECTOR_BYTES):
+        one, other = before[start : start + SECTOR_BYTES], after[start : start + SECTOR_BYTES]
+        length = min(len(one), len(other))
+        difference = int.from_bytes(one[:length]) ^ int.from_bytes(other[:length])
+        if difference.bit_count() == 1:
+            return True
+    return False

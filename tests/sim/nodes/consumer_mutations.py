@@ -62,7 +62,7 @@ def snapshot_without_assignments(self: ModernGroup) -> Iterator[ModernRecord]:
     return (each for each in _records(self) if not isinstance(each, CurrentRecord))
 
 
-@mutation("what is decided is only in memory", (ConsumerGroups, "_store"))
+@mutation("what is decided is only in memory", (ConsumerGroups, "store"))
 def stores_nothing(
     self: ConsumerGroups, group_id: GroupId, records: Sequence[GroupRecord]
 ) -> asyncio.Future[None]:

@@ -190,12 +190,11 @@ async def deletes_used_groups(
     records: list[GroupRecord] = []
     outcomes: list[Reason | None] = []
     for group_id in group_ids:
-        group = self._view(group_id)
+        group = self._classic.view(group_id)
         outcomes.append(Reason.GROUP_ID_NOT_FOUND if group is None else None)
         if group is not None:
             records += coordinator.decide_group_removal(self._host.state, group_id)
-            self._perform(group, group.close())
-            self._groups.pop(group_id, None)
+            self._classic.end(group)
     await self._host.submit(records)
     return outcomes
 

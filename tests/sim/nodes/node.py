@@ -41,6 +41,10 @@ SMALL = {
     "group.consumer.session.timeout.ms": "2000",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "300",
+    "share.coordinator.state.topic.num.partitions": "2",
+    "group.share.min.record.lock.duration.ms": "1000",
+    "group.share.record.lock.duration.ms": "1500",
+    "group.share.delivery.count.limit": "10",
     "replica.selector.class": RACK_AWARE_SELECTOR,
 }
 # How long a stop may take: a hand-over and the clients that wait have bounds, disks are slow.
@@ -74,6 +78,8 @@ class SimulatedNode:
         raft: RaftSettings,
         snapshot_records: int,
         history_of: Histories,
+        broker: Mapping[str, str] = SMALL,
+        state_records_max: int | None = None,
     ) -> None:
         self.machine = machine
         machine.after_death = self._died
@@ -85,12 +91,14 @@ class SimulatedNode:
             cluster=cluster,
             join=join,
             advertise_peer=peer_endpoint(self.node),
-            broker=SMALL,
+            broker=broker,
             rack=rack_of(self.node),
         )
         self._raft = raft
         self._snapshot_records = snapshot_records
         self._history_of = history_of
+        # How long the logs of share coordinators get before they are shortened.
+        self._state_records_max = state_records_max
         # Hears of topics that are gone.
         self.on_deleted: Callable[[TopicId], None] = lambda _: None
         # Sees what a process leaves behind, whatever ends it.
@@ -308,10 +316,23 @@ class SimulatedNode:
         if self.server is None or not self.is_registered:
             return
         for coordinator in self.server.services.groups._coordinators.values():
-            if coordinator.is_in_office:
+            if coordinator.is_active:
                 coordinator._host.state.validate()
-                for group in coordinator._groups.values():
-                    group.validate()
+                coordinator.validate()
+
+    def validate_queues(self) -> None:
+        """What this node's share coordinators know, and what it knows of the queues it leads."""
+        if self.server is None or not self.is_registered:
+            return
+        queues = self.server.services.queues
+        for coordinator in queues._coordinators._coordinators.values():
+            if self._state_records_max is not None:
+                coordinator._log_records_max = self._state_records_max
+            if coordinator.is_active:
+                coordinator._host.state.validate()
+        for queue in queues._led.values():
+            if queue._machine is not None:
+                queue._machine.validate()
 
     def _hear(self, change: Change) -> None:
         if isinstance(change, TopicDeleted):

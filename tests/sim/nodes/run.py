@@ -1,6 +1,6 @@
 """One run of whole nodes: clients, administrators and faults at random; then healing, equality."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
@@ -34,9 +34,10 @@ from tests.sim.nodes.consumers import Team, TeamMember
 from tests.sim.nodes.equality import describe, unequal
 from tests.sim.nodes.loose import LooseProducer
 from tests.sim.nodes.members import GroupConsumer, WorkGroup
-from tests.sim.nodes.node import SimulatedNode, peer_endpoint
+from tests.sim.nodes.node import SMALL, SimulatedNode, peer_endpoint
 from tests.sim.nodes.onlooker import Onlooker
 from tests.sim.nodes.partition import DataPartition
+from tests.sim.nodes.queues import QUEUE_SETTINGS, Ledger, QueueWorker, initialize, look
 from tests.sim.nodes.reader import Reader
 from tests.sim.nodes.states import States
 from tests.sim.replicas.checks import Decoded, check_acknowledged, records_of
@@ -64,6 +65,8 @@ ADMINISTRATION_CHANCE = 0.7
 # In a run in which a disk rots, and in one in which replicas move, at every step.
 ROT_CHANCE = 0.1
 MOVE_CHANCE = 0.15
+# Of share coordinators: their logs are shortened when they hold more records.
+STATE_RECORDS_MAX = 40
 # What the search for an order of the changes of topics may cost.
 TRIES_MAX = 50_000
 
@@ -89,6 +92,11 @@ class RunReport:
     commits_of_team: int
     fenced_of_team: int
     handed_over: int
+    # Of a share group, where a run has workers.
+    delivered: int
+    redelivered: int
+    acked: int
+    refused_acks: int
     read: int
     read_from_followers: int
     fetched_in_sessions: int
@@ -101,7 +109,9 @@ class RunReport:
 
 
 class Run:
-    def __init__(self, seed: int, operations: int, team_members: int = 0) -> None:
+    def __init__(
+        self, seed: int, operations: int, team_members: int = 0, queue_workers: int = 0
+    ) -> None:
         self.seed = seed
         self.operations = operations
         self.random = Random(seed)
@@ -121,6 +131,9 @@ class Run:
         # How much was acknowledged, and when that was less for the last time.
         self._progress = 0, 0.0
         self.states = States()
+        self.queue_workers = queue_workers
+        self.workers: list[QueueWorker] = []
+        self.ledger = Ledger(())
         self.nodes = self._make_nodes()
         self.administrators = [Administrator(self.world, self.nodes, OTHERS) for _ in range(3)]
         self.onlooker = Onlooker(self.world, self.nodes, OTHERS)
@@ -157,6 +170,8 @@ class Run:
             raft=raft,
             snapshot_records=self.snapshot_records,
             history_of=self._history_of,
+            broker=SMALL | QUEUE_SETTINGS if self.queue_workers else SMALL,
+            state_records_max=STATE_RECORDS_MAX,
         )
 
     def _history_of(self, replica: Replica) -> History:
@@ -175,7 +190,7 @@ class Run:
 
     def execute(self) -> RunReport:
         try:
-            with bugs_fail(self.world):
+            with bugs_fail(self.world), self.ledger.counting_voids():
                 return self._execute()
         except AssertionError as failure:
             for node in self.nodes:
@@ -199,6 +214,7 @@ class Run:
             self.committer.look_in_doubt()
             for node in self.nodes:
                 node.validate_groups()
+                node.validate_queues()
             self.onlooker.act()
             self._read()
             idle_s = self._idle_s()
@@ -280,6 +296,21 @@ class Run:
             GroupConsumer(self.world, self.nodes, self.group, number)
         for number in range(self.team_members):
             TeamMember(self.world, self.nodes, self.team, number)
+        if self.queue_workers:
+            self._add_workers(keys)
+
+    def _add_workers(self, keys: Sequence[PartitionId]) -> None:
+        """Some queues begin at the first record, others where the log ends when they are made."""
+        self.ledger.keys = keys
+        if self.random.random() < 0.6:
+            process = self.nodes[0].machine.process
+            assert process is not None
+            beginning = process.spawn(initialize(self.nodes[0], self.ledger))
+            require(self.world.run_until(beginning.done, 30.0), "no queue was made within 30 s")
+            if beginning.result():
+                self.ledger.starts = dict.fromkeys(range(len(keys)), 0)
+        for number in range(self.queue_workers):
+            self.workers.append(QueueWorker(self.world, self.nodes, self.ledger, number))
 
     def _add_producer(self, partition: DataPartition, number: int, batches: int) -> None:
         producer = Producer(partition, number, batches, repeats_keys=False, padding=0)
@@ -294,6 +325,8 @@ class Run:
             node.ask(self.group.look(node))
             if self.team_members:
                 node.ask(self.team.look(node))
+            if self.workers:
+                node.ask(look(node, self.ledger))
 
     def _read(self) -> None:
         for reader in self.readers:
@@ -415,6 +448,8 @@ class Run:
             self.damaged.crash(lost_power=False)
             self.damaged.repair()
             self.damaged.start()
+        for worker in self.workers:
+            worker.is_hurrying = True
         limit = self.world.now + HEALING_S_MAX
         while not self._is_equal():
             self._repair()
@@ -461,11 +496,7 @@ class Run:
             problem = unequal(replicas)
             if problem:
                 return f"group {key}: {problem}"
-        ends = {
-            key.partition: replicas[0].high_watermark
-            for key, replicas in self._groups()
-            if replicas[0].partition.topic == DATA
-        }
+        ends = self._ends()
         for reader in self.readers:
             if not reader.is_at_the_end(ends):
                 return f"a consumer is at {reader.places} of {ends}"
@@ -475,7 +506,14 @@ class Run:
             return f"of a group of the new protocol this is found: {self.team.found}"
         if self.committer.acknowledged and not self.committer.is_explained:
             return f"of the offsets without members this is found: {self.committer.found}"
-        return ""
+        return self.ledger.unfinished(ends) if self.workers else ""
+
+    def _ends(self) -> dict[int, int]:
+        return {
+            key.partition: replicas[0].high_watermark
+            for key, replicas in self._groups()
+            if replicas[0].partition.topic == DATA
+        }
 
     def _describe(self) -> str:
         lines = [self._unfinished()]
@@ -492,6 +530,7 @@ class Run:
         self._check_records()
         self._check_metadata()
         self.states.check(self.nodes)
+        self.ledger.check_end(self._ends() if self.workers else {})
 
     def _check_records(self) -> None:
         decoded = Decoded()
@@ -553,6 +592,10 @@ class Run:
             commits_of_team=self.team.acknowledged,
             fenced_of_team=self.team.fenced,
             handed_over=self.team.handed_over,
+            delivered=self.ledger.delivered,
+            redelivered=self.ledger.redelivered,
+            acked=self.ledger.acked,
+            refused_acks=self.ledger.refused,
             read=sum(reader.records for reader in self.readers),
             read_from_followers=sum(reader.from_followers for reader in self.readers),
             fetched_in_sessions=sum(reader.incremental for reader in self.readers),
@@ -591,7 +634,9 @@ async def _try_to_change(node: SimulatedNode, changes: list[tuple[Resource, list
         await node.server.services.configs.edit(changes)
 
 
-def run_seed(seed: int, operations: int = 100, team_members: int = 0) -> RunReport:
+def run_seed(
+    seed: int, operations: int = 100, team_members: int = 0, queue_workers: int = 0
+) -> RunReport:
     """The same seed gives the same run, and so the same report or the same failure."""
     with own_garbage_only():
-        return Run(seed, operations, team_members).execute()
+        return Run(seed, operations, team_members, queue_workers).execute()

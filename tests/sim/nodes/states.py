@@ -5,6 +5,7 @@ from typing import Any
 
 from penstock.model.errors import StorageDamaged
 from penstock.model.ids import Offset, PartitionId
+from penstock.queues.state import QueuesState
 from penstock.replication.feed import Feed
 from penstock.replication.hosting import Host
 from penstock.replication.replay import decode_committed
@@ -56,6 +57,8 @@ def _keepers(node: SimulatedNode) -> Iterator[Keeper]:
         yield server.cluster._feed
         for coordinator in server.services.groups._coordinators.values():
             yield coordinator._host
+        for shares in server.services.queues._coordinators._coordinators.values():
+            yield shares._host
 
 
 def _check_keeper(keeper: Keeper) -> None:
@@ -74,8 +77,9 @@ def _check_keeper(keeper: Keeper) -> None:
 def _check_snapshots(keeper: Keeper, snapshots: Iterable[tuple[Offset, bytes]]) -> None:
     """Each holds what is committed before its offset: all of it, and nothing else."""
     replica = keeper.replica
-    if replica._log._state.cleaned_offset:
-        # What a snapshot holds may be gone from the log, since later records replaced it.
+    if replica._log._state.cleaned_offset or replica.log_start_offset:
+        # What a snapshot holds may be gone from the log, since later records replaced it, or since
+        # the log was shortened.
         return
     state, position = keeper._file._make_state(), replica.log_start_offset
     for offset, data in snapshots:
@@ -103,10 +107,13 @@ def _apply(keeper: Keeper, state: Any, offset: Offset, end: Offset) -> None:
 def _require_equal(found: Any, expected: Any, name: str) -> None:
     known, said = _content(found), _content(expected)
     if known != said:
-        differing = [key for key in known if known[key] != said[key]]
-        details = [f"{key} is {known[key]}, not {said[key]}" for key in differing]
+        names = sorted(known.keys() | said.keys())
+        differing = [key for key in names if known.get(key) != said.get(key)]
+        details = [f"{key} is {known.get(key)}, not {said.get(key)}" for key in differing]
         raise Violation(f"{name} is not what the log says: {'; '.join(details)}")
 
 
 def _content(state: Any) -> dict[str, Any]:
+    if isinstance(state, QueuesState):
+        return {str(queue.key): queue.stored() for queue in state._queues.values()}
     return {name: value for name, value in vars(state).items() if name not in _INTERNAL}

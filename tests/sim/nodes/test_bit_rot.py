@@ -8,6 +8,8 @@ from tests.sim.nodes.run import Run
 OPERATIONS = 60
 # By then there is something of every kind of file.
 ROTS_AT_S = 5.0
+FEW_SEEDS = range(1, 4)
+MANY_SEEDS = range(4, 60)
 
 
 class RottenDisk(Run):
@@ -31,7 +33,13 @@ class RottenDisk(Run):
             self.damaged.start()
 
 
-@pytest.mark.parametrize("seeds", [range(1, 7)])
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        pytest.param(FEW_SEEDS, id="few"),
+        pytest.param(MANY_SEEDS, id="many", marks=pytest.mark.soak),
+    ],
+)
 @pytest.mark.parametrize(
     "ending",
     [".log", ".index", ".timeindex", "checkpoint", ".snapshot", "hard_states", ".json"],

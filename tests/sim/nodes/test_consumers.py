@@ -11,10 +11,8 @@ from tests.sim.nodes.run import RunReport, run_seed
 
 SEEDS = 12
 SEEDS_MAX = 200
-# Rare ones: about one seed in forty notices it.
-KNOWN_SEEDS = {"a member is told what is not stored yet": 64}
 MEMBERS = 3
-# A change of the code may move it, and then a warning says so.
+# About one seed in forty notices it. A change of the code may move it, and then a warning says so.
 KNOWN_SEEDS = {"a member is told what is not stored yet": 64}
 
 

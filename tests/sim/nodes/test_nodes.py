@@ -5,6 +5,8 @@ import pytest
 from tests.sim.nodes.run import run_seed
 
 SEEDS_PER_BLOCK = 10
+# Not every block of seeds has what is rare.
+RARE_IN_BLOCK = 0
 
 
 @pytest.mark.parametrize("block", range(3))
@@ -21,14 +23,9 @@ def test_every_invariant_holds_in_random_runs(block: int) -> None:
     assert sum(report.read_from_followers for report in reports) > 20 * SEEDS_PER_BLOCK
     assert sum(report.fetched_in_sessions for report in reports) > 5 * SEEDS_PER_BLOCK
     assert not any(report.histories_given_up for report in reports)
-
-
-def test_what_is_rare_in_random_runs_is_there() -> None:
-    """Static members that come back without a rebalance, and nodes that are stopped cleanly: not
-    in every block of seeds."""
-    reports = [run_seed(seed) for seed in range(1, SEEDS_PER_BLOCK + 1)]
-    assert sum(report.returned for report in reports) > 0
-    assert sum(report.stops for report in reports) > 0
+    if block == RARE_IN_BLOCK:
+        assert sum(report.returned for report in reports) > 0, "no static member without rebalance"
+        assert sum(report.stops for report in reports) > 0, "no node that stopped cleanly"
 
 
 def test_the_same_seed_gives_the_same_run() -> None:

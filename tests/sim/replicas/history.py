@@ -153,7 +153,9 @@ class History:
         offset, sequence = batches[place - 1]
         # One that is being filled may learn of it from the data that is still to come.
         is_there = not self._compacts and offset >= replica._log.base.offset
-        if (is_there or place == len(batches)) and known < sequence:
+        # Where nobody could look at all that is committed, a later batch of it may be unknown here.
+        is_last = place == len(batches) and not self.unread
+        if (is_there or is_last) and known < sequence:
             raise Violation(
                 f"{replica.id} knows producer {producer_id} up to {known}, not {sequence}"
             )

@@ -25,8 +25,10 @@ SEEDS_MAX = 400
 NOTICED = (AssertionError, CorruptBatch, StorageDamaged, pytest.fail.Exception)
 # Saves two minutes. A change of the code may move them, and then a warning says so.
 KNOWN_SEEDS = {
+    "a leader asks nobody whether it still leads": 11,
     "a log start that was truncated takes effect": 30,
     "a refused heartbeat is not followed up": 149,
+    "a truncation leaves the offsets as they were": 11,
     "a write that hangs is taken back and tried again": 44,
     "compaction drops the last batch of a producer": 71,
     "votes that a start found are not synced": 142,

@@ -1,0 +1,203 @@
+"""Bugs to inject into queues: what runs of nodes with workers of a share group must notice.
+
+The docstring of each says which rule it breaks. What one queue does alone has mutations of its own
+(`tests/unit/queues/test_queue_mutations.py`): these need a log, failures and more than one node.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from penstock.broker.queues import Queues
+from penstock.model.errors import Refused
+from penstock.model.ids import GroupId, MemberId, Offset, TopicId
+from penstock.queues import decisions
+from penstock.queues.commands import AckBatch, AcquiredRange, Change, Range, RecordState
+from penstock.queues.coordinator import ShareCoordinator
+from penstock.queues.decisions import Write
+from penstock.queues.leading import LedQueue
+from penstock.queues.machine import ShareMachine
+from penstock.queues.records import UNRESOLVED, QueueStored
+from penstock.queues.state import Queue, QueuesState
+from penstock.replication.commit import Commit
+from tests.sim.mutation import Mutations
+
+ALL = Mutations()
+mutation = ALL.add
+
+
+def _settled() -> Commit:
+    commit = Commit()
+    commit.settle(None)
+    return commit
+
+
+# Leaders of data partitions
+
+_acquire = LedQueue.acquire
+_submit = LedQueue._submit
+_acknowledge = LedQueue.acknowledge
+_release = LedQueue.release
+
+
+@mutation("records leave before their lease is stored", (LedQueue, "acquire"))
+def leases_later(
+    self: LedQueue, *args: Any, **kwargs: Any
+) -> tuple[tuple[AcquiredRange, ...], Commit]:
+    """A leader that fails takes leases with it that nobody else knows of."""
+    acquired, _ = _acquire(self, *args, **kwargs)
+    return acquired, _settled()
+
+
+@mutation("leases are only in memory", (LedQueue, "_submit"))
+def leases_in_memory(self: LedQueue, change: Change) -> Commit:
+    """The next leader would give the same records to others."""
+    commit = _submit(self, change)
+    if self._pending and self._pending[-1] is change:
+        self._pending[-1] = replace(change, ranges=tuple(map(_unleased, change.ranges)))
+    return commit
+
+
+def _unleased(each: Range) -> Range:
+    is_leased = each.state is RecordState.LEASED
+    free = Range(each.first, each.last, RecordState.AVAILABLE, each.attempts - 1)
+    return free if is_leased else each
+
+
+@mutation("an ack is answered before it is stored", (LedQueue, "acknowledge"))
+def answers_early(self: LedQueue, member_id: MemberId, batches: Sequence[AckBatch]) -> Commit:
+    """What was acked is never delivered again, whatever happens to the leader."""
+    _acknowledge(self, member_id, batches)
+    return _settled()
+
+
+@mutation("a change whose fate is unknown is taken as not made", (LedQueue, "_void"))
+def takes_unknown_as_failed(self: LedQueue, refused: Refused) -> None:
+    """It may have been stored, so only the stored queue says what is true."""
+    failed = [commit for commit in (self._under_way, self._next_commit) if commit is not None]
+    self._pending, self._under_way, self._next_commit = [], None, Commit()
+    for commit in failed:
+        if not commit.is_settled:
+            commit.settle(refused)
+
+
+@mutation("the start of a queue is found out twice", (LedQueue, "_take_over"))
+async def resolves_twice(self: LedQueue, stored: QueueStored) -> ShareMachine:
+    """Where a queue begins is settled once: the log's end is another one later on."""
+    start = stored.whole.start
+    if start == UNRESOLVED:
+        start = await self._resolve_start()
+    return ShareMachine(start=start, ranges=stored.whole.ranges)
+
+
+@mutation("leases of another leader never end", (LedQueue, "_lease_again"))
+def leases_forever(self: LedQueue, leases: Sequence[Range]) -> None:
+    """A worker that died with its leader must not keep its records."""
+
+
+@mutation("leases end with their leader", (LedQueue, "_lease_again"))
+def leases_forgotten(self: LedQueue, leases: Sequence[Range]) -> None:
+    """A worker has its records until their time is over."""
+    self._deadlines.add(list(leases), self._clock.monotonic())
+    self._set_alarm()
+
+
+@mutation("leases end by the clock on the wall", (LedQueue, "_leased"))
+def wall_clock(
+    self: LedQueue, leases: Sequence[Range], lease_ms: int, _: int, refused: Refused | None
+) -> None:
+    """Clocks are set; time goes on."""
+    if refused is None and self._machine is not None:
+        offset_s = self._clock.now_ms() / 1000 % 3600 - self._clock.monotonic() % 3600
+        at = self._clock.monotonic() + lease_ms / 1000 + offset_s
+        self._deadlines.renew(leases, at)
+        self._set_alarm()
+
+
+@mutation("a session that ends gives back what is others'", (LedQueue, "release"))
+def releases_all(self: LedQueue, member_id: MemberId) -> Commit:
+    """A worker gives back what it has, and nothing else."""
+    for other in self._open_machine()._ranges.members():
+        _release(self, other)
+    return _release(self, member_id)
+
+
+@mutation("an expired lease is only dropped", (LedQueue, "expire"))
+def forgets_expired(self: LedQueue) -> None:
+    """What nobody has must come back."""
+    self._deadlines.pop_due(self._clock.monotonic())
+    self._set_alarm()
+
+
+@mutation("a renewed lease ends at its old time", (LedQueue, "acknowledge"))
+def renews_nothing(self: LedQueue, member_id: MemberId, batches: Sequence[AckBatch]) -> Commit:
+    """Who was told that it has more time has it."""
+    settings = self._settings_of()
+    change, _ = self._open_machine().decide_acknowledge(member_id, batches, settings)
+    commit = self._submit(change)
+    self._ended_leases()
+    return commit
+
+
+# Share coordinators
+
+
+@mutation("a change counts from any leader", (decisions, "_check_write"))
+def counts_anything(queue: Queue, command: Write) -> None:
+    """A leader that was replaced, or that has opened the queue again, has no say any more."""
+
+
+@mutation("a change of an earlier term counts", (decisions, "_check_write"))
+def counts_old_terms(queue: Queue, command: Write) -> None:
+    """Of two leaders the one of the later term decides."""
+    if command.version != queue.version + 1:
+        raise decisions._fenced("another version")
+
+
+@mutation("a change counts twice", (decisions, "_check_write"))
+def counts_twice(queue: Queue, command: Write) -> None:
+    """A call that arrives again changes nothing."""
+    decisions._check_term(queue, command.term)
+    if (command.opening, command.state_epoch) != (queue.opening, queue.state_epoch):
+        raise decisions._fenced("another opening")
+
+
+@mutation("a leader of an earlier term opens a queue", (decisions, "_check_term"))
+def opens_for_old_terms(queue: Queue, term: int) -> None:
+    """Who was replaced must not take a queue back."""
+
+
+_stored = Queue.stored
+
+
+@mutation("a queue that is stored as a whole lacks a range", (Queue, "stored"))
+def loses_a_range(self: Queue) -> QueueStored:
+    """A whole is all of it."""
+    stored = _stored(self)
+    return replace(stored, whole=replace(stored.whole, ranges=stored.whole.ranges[:-1]))
+
+
+@mutation("the log is cut where not every queue is whole", (ShareCoordinator, "_trim"))
+async def cuts_too_much(self: ShareCoordinator) -> None:
+    """What was stored before the cut must be stored behind it again."""
+    end = self.replica.log_end_offset
+    await self.replica.committed()
+    await self.replica.delete_records(Offset(end))
+
+
+@mutation("changes are forgotten when the log is read again", (QueuesState, "restore"))
+def forgets_on_load(self: QueuesState, data: bytes, /) -> None:
+    """The state is what the log says."""
+
+
+_lead = Queues.lead
+_ANY_TOPIC = TopicId(UUID(int=1))
+
+
+@mutation("a queue outlives its topic", (Queues, "lead"))
+def any_topic(self: Queues, group_id: GroupId, topic_id: TopicId, partition: int) -> LedQueue:
+    """A topic that is made again under its name is another one."""
+    queue = _lead(self, group_id, topic_id, partition)
+    queue.key = queue.key._replace(topic_id=_ANY_TOPIC)
+    return queue

@@ -1,0 +1,75 @@
+"""Random runs of whole nodes with the workers of a share group (KIP-932), and what such runs must
+notice."""
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from tests.sim.layers import QUEUE_WORKERS
+from tests.sim.mutation import Mutation, hunt
+from tests.sim.nodes.queue_mutations import ALL
+from tests.sim.nodes.run import RunReport, run_seed
+from tests.unit.broker import test_queue_topics
+from tests.unit.queues import test_fencing
+
+SEEDS = 16
+SEEDS_MAX = 100
+# A change of the code may move them, and then a warning says so.
+KNOWN_SEEDS = {
+    "a change whose fate is unknown is taken as not made": 16,
+    "a renewed lease ends at its old time": 6,
+    "an ack is answered before it is stored": 12,
+    "the start of a queue is found out twice": 14,
+}
+DIRECTED: dict[str, Callable[[], None]] = {
+    # No network delivers a call twice, and whoever gives up on one opens the queue again.
+    "a change counts twice": test_fencing.test_a_change_that_arrives_again_is_refused,
+    # Leaders that were replaced, do not know it, and still reach the coordinator are rare.
+    "a change counts from any leader": (
+        test_fencing.test_a_change_of_an_earlier_opening_is_refused_although_it_would_be_the_next
+    ),
+    "a change of an earlier term counts": (
+        test_fencing.test_a_change_of_an_earlier_term_is_refused_although_it_would_be_the_next
+    ),
+    "a leader of an earlier term opens a queue": (
+        test_fencing.test_a_leader_of_an_earlier_term_does_not_get_a_queue_back
+    ),
+    # Topics with queues do not come and go in random runs.
+    "a queue outlives its topic": (
+        test_queue_topics.test_a_topic_that_is_made_again_has_a_queue_of_its_own
+    ),
+}
+
+# What a test notices: a broken promise, or no refusal where there should be one.
+_NOTICED = (AssertionError, pytest.fail.Exception)
+
+
+def run_with_workers(seed: int) -> RunReport:
+    return run_seed(seed, queue_workers=QUEUE_WORKERS)
+
+
+def test_every_record_of_a_queue_is_done_once_in_random_runs() -> None:
+    reports = [run_with_workers(seed) for seed in range(1, SEEDS + 1)]
+    assert sum(report.delivered for report in reports) > 100 * SEEDS
+    assert sum(report.redelivered for report in reports) > 10 * SEEDS
+    assert sum(report.acked for report in reports) > 80 * SEEDS
+    assert sum(report.refused_acks for report in reports) > SEEDS
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    assert run_with_workers(3) == run_with_workers(3)
+
+
+@pytest.mark.parametrize("mutation", ALL, ids=lambda mutation: mutation.name)
+def test_every_mutation_is_caught(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
+    for target, name in mutation.targets:
+        monkeypatch.setattr(target, name, mutation.replacement)
+    hunting = partial(hunt, mutation.name, KNOWN_SEEDS, SEEDS_MAX, run_with_workers)
+    test = DIRECTED.get(mutation.name, hunting)
+    with pytest.raises(_NOTICED):
+        test()
+
+
+def test_every_directed_test_belongs_to_a_mutation() -> None:
+    assert DIRECTED.keys() <= {mutation.name for mutation in ALL}
