@@ -17,6 +17,8 @@ from tests.waiting import wait_until
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 30.0
 LOG_TAIL = 4_000
+# A change of the cleaner's settings makes its buffer again while the old one is still there: two of
+# the usual 128 MiB are more than the heap, and after that Kafka compacts nothing any more.
 SETTINGS = """\
 process.roles=broker,controller
 node.id={node}
@@ -32,6 +34,7 @@ transaction.state.log.num.partitions=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms=0
+log.cleaner.dedupe.buffer.size=4194304
 """
 
 

@@ -12,7 +12,7 @@ from tests.e2e import processes
 
 COMMAND_TIMEOUT_S = 110.0
 # Commands that ask a broker give up after five seconds, which a busy machine may need.
-ASKING = ("bench", "cluster", "consume", "group", "produce", "topic")
+ASKING = ("bench", "cluster", "consume", "group", "produce", "queue", "topic")
 ANSWER_TIMEOUT_S = "40"
 
 

@@ -10,7 +10,7 @@ order there is the alphabetical one, and topics are chosen whose ids are in orde
 
 import itertools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -21,6 +21,7 @@ from confluent_kafka.admin import (
     NewTopic,
 )
 
+from penstock.groups.subscriptions import read_assignment, read_subscription, read_version
 from penstock.protocol.kafka.api_keys import ApiKey
 from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.protocol.kafka.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -85,6 +86,8 @@ class Session:
         self._ids: dict[str, UUID] = {}
         self._real_names: dict[str, str] = {}
         self._names: dict[UUID, str] = {}
+        # Ids that the broker has made.
+        self._members: dict[str, str] = {}
         self._make_topics(is_java)
 
     def close(self) -> None:
@@ -118,13 +121,13 @@ class Session:
         self._ids = dict(zip(TOPICS, topic_ids, strict=True))
         self._names = {topic_id: kind for kind, topic_id in self._ids.items()}
 
-    def _real(self, name: str) -> str:
+    def real(self, name: str) -> str:
         """The name of a topic on the broker."""
         return self.prefix + self._real_names.get(name, name)
 
     def _look_up(self, name: str, partitions: int = 1) -> bool:
-        asked = [MetadataRequestTopic(name=self._real(name))]
-        (topic,) = self._ask(ApiKey.METADATA, 12, MetadataRequest(topics=asked)).topics
+        asked = [MetadataRequestTopic(name=self.real(name))]
+        (topic,) = self.exchange(ApiKey.METADATA, 12, MetadataRequest(topics=asked)).topics
         if topic.error_code or len(topic.partitions) < partitions:
             return False
         self._ids[name] = topic.topic_id
@@ -133,28 +136,28 @@ class Session:
 
     def grow(self, name: str, partitions: int) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        wanted = NewPartitions(self._real(name), partitions)
-        admin.create_partitions([wanted])[self._real(name)].result(60)
+        wanted = NewPartitions(self.real(name), partitions)
+        admin.create_partitions([wanted])[self.real(name)].result(60)
         wait_until("the partitions", lambda: self._look_up(name, partitions), TOPIC_TIMEOUT_S)
-        self._note(f"grow {name} to {partitions}", None)
+        self.note(f"grow {name} to {partitions}", None)
 
     def create(self, name: str, partitions: int) -> None:
-        create_topic(self.bootstrap, self._real(name), partitions=partitions)
+        create_topic(self.bootstrap, self.real(name), partitions=partitions)
         wait_until("the topic", lambda: self._look_up(name), TOPIC_TIMEOUT_S)
-        self._note(f"create {name} with {partitions}", None)
+        self.note(f"create {name} with {partitions}", None)
 
     # Talking
 
-    def _ask(self, key: ApiKey, version: int, request: object) -> Any:
+    def exchange(self, key: ApiKey, version: int, request: object) -> Any:
         self._wire.send(frame(key, version, request))
         return self._wire.receive(key, version)
 
     def ask(self, label: str, key: ApiKey, version: int, request: object) -> Any:
-        answer = self._ask(key, version, request)
-        self._note(label, answer)
+        answer = self.exchange(key, version, request)
+        self.note(label, answer)
         return answer
 
-    def _note(self, label: str, answer: Any) -> None:
+    def note(self, label: str, answer: Any) -> None:
         self.said.append(Said(label, self._plain(answer)))
 
     def comparable(self) -> list[Said]:
@@ -172,16 +175,44 @@ class Session:
             return self._names.get(value, "no topic")
         if name == "error_code":
             return ErrorCode(value).name
+        if isinstance(value, bytes):
+            return self._plain_bytes(value, name)
         return self._without_names(value) if isinstance(value, str) else value
 
+    def _plain_bytes(self, data: bytes, name: str) -> Any:
+        """What members of the classic protocol say to each other."""
+        if not data:
+            return data
+        if "assignment" in name:
+            return read_version(data), self.named_partitions(data)
+        subscription = read_subscription(data)
+        if subscription is None:
+            return data
+        topics = sorted(map(self._without_names, subscription.topics))
+        return read_version(data), topics, self._owned_by_name(subscription.owned)
+
+    def named_partitions(self, assignment: bytes) -> Owned:
+        read = read_assignment(assignment)
+        assert read is not None, assignment
+        return self._owned_by_name(read.partitions)
+
+    def _owned_by_name(self, partitions: Mapping[str, frozenset[int]]) -> Owned:
+        named = {self._without_names(topic): sorted(ps) for topic, ps in partitions.items()}
+        return dict(sorted(named.items()))
+
+    def name_member(self, member_id: str, name: str) -> None:
+        self._members[member_id] = name
+
     def _without_names(self, text: str) -> str:
+        if text in self._members:
+            return self._members[text]
         for kind, name in self._real_names.items():
             text = text.replace(self.prefix + name, kind)
         return text.replace(self.prefix, "")
 
     def _with_names(self, expression: str) -> str:
         for kind in TOPICS:
-            expression = expression.replace(f"@{kind}", self._real(kind))
+            expression = expression.replace(f"@{kind}", self.real(kind))
         return expression
 
     # Heartbeats
@@ -198,7 +229,7 @@ class Session:
             member_epoch=epoch,
             subscribed_topic_names=None
             if topics is None
-            else [self._real(topic) for topic in topics],
+            else [self.real(topic) for topic in topics],
             subscribed_topic_regex=None if regex is None else self._with_names(regex),
             topic_partitions=None if owned is None else self._places(owned),
             **fields,
@@ -276,11 +307,11 @@ class Session:
         answers: list[Any] = []
 
         def is_there() -> bool:
-            answers.append(self._ask(HEARTBEAT, HEARTBEAT_VERSION, request))
+            answers.append(self.exchange(HEARTBEAT, HEARTBEAT_VERSION, request))
             return bool(answers[-1].member_epoch >= epoch)
 
         wait_until(f"epoch {epoch} of {group}", is_there, SETTLE_TIMEOUT_S)
-        self._note(f"beat until epoch {epoch}: {group} {member}", answers[-1])
+        self.note(f"beat until epoch {epoch}: {group} {member}", answers[-1])
         self._remember(group, member, answers[-1])
 
     def commit(
@@ -296,13 +327,13 @@ class Session:
             group_id=self.prefix + group,
             generation_id_or_member_epoch=epoch,
             member_id=member,
-            topics=[OffsetCommitRequestTopic(name=self._real(topic), partitions=partitions)],
+            topics=[OffsetCommitRequestTopic(name=self.real(topic), partitions=partitions)],
         )
         label = f"commit {group} {member!r} epoch={epoch} {topic} {offsets}"
         return self.ask(label, ApiKey.OFFSET_COMMIT, 9, request)
 
     def fetch_offsets(self, group: str, member: str | None, epoch: int, topic: str) -> Any:
-        topics = [OffsetFetchRequestTopics(name=self._real(topic), partition_indexes=[0, 1, 2])]
+        topics = [OffsetFetchRequestTopics(name=self.real(topic), partition_indexes=[0, 1, 2])]
         asked = OffsetFetchRequestGroup(
             group_id=self.prefix + group, member_id=member, member_epoch=epoch, topics=topics
         )
@@ -312,10 +343,10 @@ class Session:
 
     def list_groups(self, *types: str, states: tuple[str, ...] = ()) -> None:
         request = ListGroupsRequest(types_filter=list(types), states_filter=list(states))
-        answer = self._ask(ApiKey.LIST_GROUPS, 5, request)
+        answer = self.exchange(ApiKey.LIST_GROUPS, 5, request)
         # Other tests use the same broker.
         answer.groups = [each for each in answer.groups if each.group_id.startswith(self.prefix)]
-        self._note(f"list groups {types} {states}", answer)
+        self.note(f"list groups {types} {states}", answer)
 
     def describe_classic(self, group: str) -> None:
         request = DescribeGroupsRequest(groups=[self.prefix + group])
@@ -336,14 +367,14 @@ class Session:
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=[self.prefix])
 
         def is_there() -> bool:
-            answer = self._ask(ApiKey.FIND_COORDINATOR, 4, request)
+            answer = self.exchange(ApiKey.FIND_COORDINATOR, 4, request)
             return bool(answer.coordinators[0].error_code == ErrorCode.NONE)
 
         wait_until("a coordinator", is_there, TOPIC_TIMEOUT_S)
         request_describe = ConsumerGroupDescribeRequest(group_ids=[self.prefix])
 
         def is_loaded() -> bool:
-            answer = self._ask(DESCRIBE, DESCRIBE_VERSION, request_describe)
+            answer = self.exchange(DESCRIBE, DESCRIBE_VERSION, request_describe)
             return bool(answer.groups[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND)
 
         wait_until("a loaded coordinator", is_loaded, TOPIC_TIMEOUT_S)
@@ -352,7 +383,7 @@ class Session:
     def _wait_for_topics(self) -> None:
         """Clients may know a topic before the coordinator does."""
         group = self.prefix + "g-first"
-        everything = [self._real(name) for name in TOPICS]
+        everything = [self.real(name) for name in TOPICS]
         join = ConsumerGroupHeartbeatRequest(
             group_id=group,
             member_id="m1",
@@ -363,13 +394,13 @@ class Session:
         leave = ConsumerGroupHeartbeatRequest(group_id=group, member_id="m1", member_epoch=-1)
 
         def are_known() -> bool:
-            answer = self._ask(HEARTBEAT, HEARTBEAT_VERSION, join)
-            self._ask(HEARTBEAT, HEARTBEAT_VERSION, leave)
+            answer = self.exchange(HEARTBEAT, HEARTBEAT_VERSION, join)
+            self.exchange(HEARTBEAT, HEARTBEAT_VERSION, leave)
             return len(answer.assignment.topic_partitions) == len(everything)
 
         wait_until("topics at the coordinator", are_known, TOPIC_TIMEOUT_S)
         deletion = DeleteGroupsRequest(groups_names=[group])
-        self._ask(ApiKey.DELETE_GROUPS, 2, deletion)
+        self.exchange(ApiKey.DELETE_GROUPS, 2, deletion)
 
 
 def _without_ignored(value: Any) -> Any:
@@ -403,7 +434,9 @@ def _java_slot(topic_id: UUID) -> int:
 # What is said
 
 
-def converse(session: Session, seeds: tuple[int, ...]) -> list[Said]:
+def converse(
+    session: Session, seeds: tuple[int, ...], more: Sequence[Callable[[Session], None]] = ()
+) -> list[Said]:
     session.find_coordinator()
     for part in (
         bad_requests,
@@ -417,6 +450,7 @@ def converse(session: Session, seeds: tuple[int, ...]) -> list[Said]:
         commits_for_another,
         topics_change,
         groups_seen_from_outside,
+        *more,
     ):
         part(session)
     for seed in seeds:

@@ -1,12 +1,18 @@
-"""The assignors of the new consumer protocol give what those of Apache Kafka give."""
+"""The assignors of consumer groups and of share groups give what those of Apache Kafka give."""
 
 import random
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from penstock.groups.assignors import AssignmentSpec, MemberSubscription, load_assignor
+from penstock.groups.assignors import (
+    AssignmentSpec,
+    MemberSubscription,
+    load_assignor,
+    load_share_assignors,
+)
 from penstock.model.ids import MemberId
 from tests.e2e.clients.java import Java
 
@@ -28,6 +34,30 @@ def test_assignments_equal_those_of_kafka_over_many_changes(java: Java, name: st
             assert plain(ours) == {member: answer.get(member, {}) for member in spec.members}, spec
             group.assigned = ours
             group.change()
+
+
+def test_assignments_of_share_groups_equal_those_of_kafka(java: Java) -> None:
+    """Also where Kafka goes by the order of its hash tables, of any size."""
+    groups: list[Group] = [ShareGroup(random.Random(seed), "simple") for seed in range(ROUNDS)]
+    assignor = load_share_assignors(["simple"])["simple"]
+    shared = 0
+    for _ in range(CHANGES):
+        specs = [group.spec() for group in groups]
+        theirs = java.call("assign", "", specs=[as_json("simple", spec) for spec in specs])
+        for group, spec, answer in zip(groups, specs, theirs, strict=True):
+            ours = assignor.assign(spec)
+            # Kafka keeps topics of which a member has lost all partitions.
+            kept = {m: {t: ps for t, ps in topics.items() if ps} for m, topics in answer.items()}
+            assert plain(ours) == {member: kept.get(member, {}) for member in spec.members}, spec
+            shared += len(set(places(ours))) < len(places(ours))
+            group.assigned = ours
+            group.change()
+    assert shared > ROUNDS, "few groups have more members than partitions"
+
+
+def places(assignments: Any) -> list[tuple[UUID, int]]:
+    each = assignments.values()
+    return [(topic, n) for given in each for topic, numbers in given.items() for n in numbers]
 
 
 class Group:
@@ -81,12 +111,35 @@ class Group:
         )
 
 
+class ShareGroup(Group):
+    """One whose topics have ids of any kind, and whose partitions are ready one after the other."""
+
+    def __init__(self, rng: random.Random, assignor: str) -> None:
+        super().__init__(rng, assignor)
+        ids = {topic: UUID(int=rng.getrandbits(63)) for topic in self.partitions}
+        self.partitions = {ids[topic]: count for topic, count in self.partitions.items()}
+        self.wanted = {m: frozenset(ids[t] for t in topics) for m, topics in self.wanted.items()}
+        self.ready: dict[UUID, frozenset[int]] = {}
+        for _ in range(rng.choice((0, 0, 10, 30))):
+            self.join()
+
+    def spec(self) -> AssignmentSpec:
+        for topic, count in self.partitions.items():
+            before = self.ready.get(topic, frozenset())
+            more = (n for n in range(count) if self.rng.random() < 0.8)
+            self.ready[topic] = before.union(more)
+        return replace(super().spec(), assignable=dict(self.ready))
+
+
 def hash_of(member: MemberId) -> int:
     return int(member.removeprefix("m-"))
 
 
 def as_json(name: str, spec: AssignmentSpec) -> dict[str, Any]:
+    ready = spec.assignable
+    assignable = None if ready is None else {t.int: sorted(ps) for t, ps in ready.items()}
     return {
+        **({} if assignable is None else {"assignable": assignable}),
         "assignor": name,
         "homogeneous": spec.is_homogeneous,
         "partitions": {topic_id.int: count for topic_id, count in spec.partitions.items()},

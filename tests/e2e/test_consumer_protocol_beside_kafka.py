@@ -9,12 +9,13 @@ from tests.e2e.apache_kafka import apache_kafka
 from tests.e2e.beside_kafka import Brokers
 from tests.e2e.clients.java import missing
 from tests.e2e.consumer_session import Said, Session, converse
+from tests.e2e.mixed_session import MIXED
 from tests.e2e.processes import Broker
 
 # No member of a slow run is taken as gone.
 SESSION_TIMEOUT_MS = "600000"
 SEEDS = (1, 2, 3, 4)
-STEPS_MIN = 400
+STEPS_MIN = 600
 # Where Penstock means to answer otherwise than Kafka, by the beginning of what is said, with the
 # errors of both. A member does not commit for a partition that is another's, or a commit that was
 # under way for long could take back what the new owner has committed.
@@ -69,7 +70,7 @@ def _commit_error(said: Said) -> str:
 def answers(bootstrap: str, *, is_java: bool) -> list[Said]:
     session = Session(bootstrap, "p-", is_java=is_java)
     try:
-        converse(session, SEEDS)
+        converse(session, SEEDS, MIXED)
     finally:
         session.close()
     return session.comparable()

@@ -62,11 +62,41 @@ pytestmark = [pytest.mark.xdist_group("apache-kafka"), pytest.mark.timeout(180)]
 NONE = ErrorCode.NONE
 LATEST = -1
 FAR = 99
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, GROUP = 2, 4, 32
 ALL_BROKERS = ""
 SET, DELETE = 0, 1
 DYNAMIC_FOR_ONE, DYNAMIC_FOR_ALL = 2, 3
 HEARD_TIMEOUT_S = 30.0
+# Numbers, which brokers bound, and texts.
+SHARE_SETTINGS = (
+    "share.session.timeout.ms",
+    "share.heartbeat.interval.ms",
+    "share.record.lock.duration.ms",
+    "share.delivery.count.limit",
+    "share.partition.max.record.locks",
+    "share.assignment.interval.ms",
+)
+SHARE_TEXTS = (
+    "share.auto.offset.reset",
+    "share.isolation.level",
+    "share.renew.acknowledge.enable",
+)
+SHARE_BROKER_SETTINGS = (
+    "group.share.assignors",
+    "group.share.max.size",
+    "group.share.max.share.sessions",
+    "share.coordinator.append.linger.ms",
+    "share.coordinator.load.buffer.size",
+    "share.coordinator.snapshot.update.records.per.snapshot",
+    "share.coordinator.state.topic.compression.codec",
+    "share.coordinator.state.topic.min.isr",
+    "share.coordinator.state.topic.num.partitions",
+    "share.coordinator.state.topic.replication.factor",
+    "share.coordinator.state.topic.segment.bytes",
+    "share.coordinator.threads",
+    "share.coordinator.write.timeout.ms",
+    "share.fetch.purgatory.purge.interval.requests",
+)
 # Far less than the five minutes between two rounds of all upkeep.
 COMPACTION_TIMEOUT_S = 120.0
 
@@ -347,6 +377,65 @@ def test_settings_without_a_meaning_here_are_kept(brokers: Brokers, name: str, v
                 kept.append(found())
                 codes.append(edited(bootstrap, broker, name, None))
         return codes, kept
+
+    ours, theirs = (converse(address) for address in brokers)
+    assert ours == theirs
+
+
+def test_settings_of_share_groups_are_shown_with_their_defaults(brokers: Brokers) -> None:
+    def converse(bootstrap: str) -> Any:
+        of_brokers = [
+            f"group.{name.replace('share.', f'share.{bound}')}"
+            for name in SHARE_SETTINGS
+            for bound in ("", "min.", "max.")
+        ]
+        return (
+            described(bootstrap, GROUP, "no such group", *SHARE_SETTINGS, *SHARE_TEXTS),
+            described(bootstrap, BROKER, own_id(bootstrap), *of_brokers, *SHARE_BROKER_SETTINGS),
+        )
+
+    ours, theirs = (converse(address) for address in brokers)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("share.session.timeout.ms", "0"),
+        ("share.session.timeout.ms", "44999"),
+        ("share.session.timeout.ms", "60001"),
+        ("share.heartbeat.interval.ms", "4999"),
+        ("share.heartbeat.interval.ms", "15000"),
+        ("share.heartbeat.interval.ms", "15001"),
+        ("share.auto.offset.reset", "earliest"),
+        ("share.auto.offset.reset", "EARLIEST"),
+        ("share.auto.offset.reset", "by_duration:P1DT2H"),
+        ("share.auto.offset.reset", "by_duration:-PT1S"),
+        ("share.auto.offset.reset", "by_duration:PT1M1H"),
+        ("share.isolation.level", "read_committed"),
+        ("share.isolation.level", "Read_committed"),
+        ("share.record.lock.duration.ms", "999"),
+        ("share.record.lock.duration.ms", "14999"),
+        ("share.record.lock.duration.ms", "15000"),
+        ("share.record.lock.duration.ms", "60001"),
+        ("share.delivery.count.limit", "1"),
+        ("share.delivery.count.limit", "11"),
+        ("share.partition.max.record.locks", "99"),
+        ("share.partition.max.record.locks", "4001"),
+        ("share.renew.acknowledge.enable", "FALSE"),
+        ("share.renew.acknowledge.enable", "no"),
+        ("share.assignment.interval.ms", "-1"),
+        ("share.no.such", "1"),
+    ],
+)
+def test_a_setting_of_a_share_group_is_checked(brokers: Brokers, name: str, value: str) -> None:
+    change = AlterableConfig(name=name, config_operation=SET, value=value)
+    group = AlterConfigsResource(resource_type=GROUP, resource_name="sharers", configs=[change])
+    request = IncrementalAlterConfigsRequest(resources=[group], validate_only=True)
+
+    def converse(bootstrap: str) -> Any:
+        (answer,) = say(bootstrap, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request).responses
+        return answer.error_code, answer.error_message
 
     ours, theirs = (converse(address) for address in brokers)
     assert ours == theirs

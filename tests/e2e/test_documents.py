@@ -25,7 +25,7 @@ BLOCK_TIMEOUT_S = 60
 # Packages come over the network; the test that asks for them first has all this time and its own.
 INSTALL_TIMEOUT_S = 240
 TEST_TIMEOUT_S = 600
-HOW_TO = ["connect-clients", "run-a-node", "choose-durability"]
+HOW_TO = ["connect-clients", "run-a-node", "choose-durability", "use-queues"]
 
 
 @pytest.fixture(scope="session")
@@ -116,6 +116,7 @@ def test_readme(reader: Reader) -> None:
     assert "kitchen = 21.5" in output
     assert "cellar is at 12.0 degrees" in output
     assert "b'attic' b'17.2'" in output
+    assert sorted(re.findall(r"^done: (.*)$", output, re.M)) == ["clean", "cook", "rest"]
     assert len(re.findall(r"^21\.7$", output, re.M)) == 2, "the group reads twice, not three times"
 
 

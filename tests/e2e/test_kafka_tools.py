@@ -134,6 +134,8 @@ def test_features_are_printed(tool: Tool) -> None:
         "FinalizedVersionLevel: 1 Epoch: ",
         f"Feature: metadata.version SupportedMinVersion: {level} SupportedMaxVersion: {level} "
         f"FinalizedVersionLevel: {level} Epoch: ",
+        "Feature: share.version SupportedMinVersion: 0 SupportedMaxVersion: 1 "
+        "FinalizedVersionLevel: 1 Epoch: ",
     ]
     assert len(lines) == len(expected)
     assert all(line.startswith(start) for line, start in zip(lines, expected, strict=True))

@@ -2,6 +2,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -9,19 +10,22 @@ import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
 import org.apache.kafka.common.Uuid;
-import org.apache.kafka.coordinator.group.api.assignor.ConsumerGroupPartitionAssignor;
+import org.apache.kafka.coordinator.group.api.assignor.GroupSpec;
+import org.apache.kafka.coordinator.group.api.assignor.PartitionAssignor;
 import org.apache.kafka.coordinator.group.api.assignor.SubscribedTopicDescriber;
 import org.apache.kafka.coordinator.group.api.assignor.SubscriptionType;
 import org.apache.kafka.coordinator.group.assignor.RangeAssignor;
+import org.apache.kafka.coordinator.group.assignor.SimpleAssignor;
 import org.apache.kafka.coordinator.group.assignor.UniformAssignor;
 import org.apache.kafka.coordinator.group.modern.Assignment;
 import org.apache.kafka.coordinator.group.modern.GroupSpecImpl;
 import org.apache.kafka.coordinator.group.modern.MemberSubscriptionAndAssignmentImpl;
 
 /**
- * Apache Kafka's own assignors of the new consumer protocol, without a broker.
+ * Apache Kafka's own assignors of consumer groups and share groups, without a broker.
  *
- * <p>Topics are small numbers, and everything has an order: what Kafka iterates over is then sorted.
+ * <p>Topics are numbers, and everything that comes in has an order: what Kafka iterates over is then
+ * sorted, except in tables that the assignors make themselves.
  */
 final class Assignors {
     private Assignors() {}
@@ -43,7 +47,7 @@ final class Assignors {
             member.get("topics").forEach(topic -> topics.add(new Uuid(0, topic.asLong())));
             Map<Uuid, Set<Integer>> assigned = new TreeMap<>();
             member.get("assigned").properties().forEach(topic -> {
-                Uuid id = new Uuid(0, Long.parseLong(topic.getKey()));
+                Uuid id = idOf(topic.getKey());
                 Set<Integer> partitions = new TreeSet<>();
                 topic.getValue().forEach(partition -> {
                     partitions.add(partition.asInt());
@@ -58,17 +62,37 @@ final class Assignors {
                     topics,
                     new Assignment(Collections.unmodifiableMap(assigned))));
         });
-        boolean isUniform = spec.get("assignor").asText().equals("uniform");
-        ConsumerGroupPartitionAssignor assignor =
-                isUniform ? new UniformAssignor() : new RangeAssignor();
+        PartitionAssignor assignor = switch (spec.get("assignor").asText()) {
+            case "uniform" -> new UniformAssignor();
+            case "range" -> new RangeAssignor();
+            default -> new SimpleAssignor();
+        };
         boolean isHomogeneous = spec.get("homogeneous").asBoolean();
         SubscriptionType type =
                 isHomogeneous ? SubscriptionType.HOMOGENEOUS : SubscriptionType.HETEROGENEOUS;
         Map<String, Map<String, List<Integer>>> answer = new HashMap<>();
-        assignor.assign(new GroupSpecImpl(members, type, owners), new Topics(spec))
+        GroupSpec group = spec.has("assignable")
+                ? new GroupSpecImpl(
+                        members, type, owners, Optional.of(partitionsOf(spec.get("assignable"))))
+                : new GroupSpecImpl(members, type, owners);
+        assignor.assign(group, new Topics(spec))
                 .members()
                 .forEach((id, member) -> answer.put(id, plain(member.partitions())));
         return answer;
+    }
+
+    private static Uuid idOf(String number) {
+        return new Uuid(0, Long.parseLong(number));
+    }
+
+    private static Map<Uuid, Set<Integer>> partitionsOf(JsonNode topics) {
+        Map<Uuid, Set<Integer>> partitions = new HashMap<>();
+        topics.properties().forEach(topic -> {
+            Set<Integer> numbers = new HashSet<>();
+            topic.getValue().forEach(partition -> numbers.add(partition.asInt()));
+            partitions.put(idOf(topic.getKey()), numbers);
+        });
+        return partitions;
     }
 
     private static Map<String, List<Integer>> plain(Map<Uuid, Set<Integer>> assigned) {

@@ -3,6 +3,7 @@ import java.lang.reflect.InvocationTargetException;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.ExecutionException;
+import org.apache.kafka.common.utils.AppInfoParser;
 
 /**
  * Serves the tests' commands with Apache Kafka's own client and tools.
@@ -30,7 +31,9 @@ public final class Main {
         AdminGroups.register(commands);
         Assignors.register(commands);
         new Members(wire).register(commands);
+        new Shares(wire).register(commands);
         new Tools().register(commands);
+        commands.put("version", arguments -> AppInfoParser.getVersion());
     }
 
     private void serve() throws Exception {

@@ -58,6 +58,16 @@ def install() -> str:
     return class_path
 
 
+def install_newer_client() -> str:
+    """A class path on which a newer client stands before the one of `install`."""
+    class_path = install()
+    jars, pom = BUILD / "newer-client", HERE / "newer-client.xml"
+    with (BUILD / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        make(jars, [pom], ["mvn", "-q", "-B", "-f", str(pom), *copy_jars_to(jars)])
+    return f"{jars}/*:{class_path}"
+
+
 def copy_jars_to(folder: Path) -> list[str]:
     goal = "dependency:copy-dependencies"
     return [goal, "-DincludeScope=runtime", f"-DoutputDirectory={folder}"]
@@ -78,14 +88,14 @@ def make(folder: Path, sources: list[Path], command: list[str]) -> None:
 class Java:
     """A running JVM. Calls may come from several threads; each waits for its own answer."""
 
-    def __init__(self, stderr_path: Path) -> None:
+    def __init__(self, stderr_path: Path, class_path: str | None = None) -> None:
         self.listeners: dict[str, OnEvent] = {}
         self.stderr_path = stderr_path
         self._numbers = itertools.count()
         self._waiting: dict[int, queue.SimpleQueue[dict[str, Any]]] = {}
         with stderr_path.open("w") as stderr:
             self._process = subprocess.Popen(
-                ["java", *JVM_FLAGS, "-cp", install(), "Main"],
+                ["java", *JVM_FLAGS, "-cp", class_path or install(), "Main"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,

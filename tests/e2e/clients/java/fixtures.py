@@ -1,10 +1,10 @@
-"""The fixture `java`, for test files that name this module in `pytest_plugins`."""
+"""The fixtures `java` and `newer_java`, for test files that name this in `pytest_plugins`."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.clients.java import Java, missing
+from tests.e2e.clients.java import Java, install_newer_client, missing
 
 
 @pytest.fixture(scope="session")
@@ -13,5 +13,15 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
     if missing():
         pytest.skip(f"not installed: {', '.join(missing())}")
     machine = Java(tmp_path_factory.mktemp("java") / "stderr")
+    yield machine
+    machine.close()
+
+
+@pytest.fixture(scope="session")
+def newer_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
+    """One JVM with a client that is newer than the version that we compare with."""
+    if missing():
+        pytest.skip(f"not installed: {', '.join(missing())}")
+    machine = Java(tmp_path_factory.mktemp("newer-java") / "stderr", install_newer_client())
     yield machine
     machine.close()

@@ -1,0 +1,81 @@
+"""A long conversation about share groups goes as it does with Kafka."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.apache_kafka import apache_kafka
+from tests.e2e.beside_kafka import Brokers
+from tests.e2e.clients.java import missing
+from tests.e2e.consumer_session import Said
+from tests.e2e.processes import Broker
+from tests.e2e.share_session import (
+    GROUP_SIZE_MAX,
+    Ids,
+    ShareSession,
+    choose_topics,
+    converse,
+    make_candidates,
+)
+
+# No member of a slow run is taken as gone.
+SESSION_TIMEOUT_MS = "600000"
+PREFIX = "p-"
+SEEDS = (1, 2, 3, 4)
+STEPS_MIN = 400
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Iterator[Brokers]:
+    if missing():
+        pytest.skip(f"not installed: {', '.join(missing())}")
+    settings = {
+        "group.share.max.session.timeout.ms": SESSION_TIMEOUT_MS,
+        "group.share.session.timeout.ms": SESSION_TIMEOUT_MS,
+        "group.share.max.size": str(GROUP_SIZE_MAX),
+        # So that a topic of groups has as many partitions as Kafka's here.
+        "offsets.topic.num.partitions": "1",
+    }
+    flags = [flag for name, value in settings.items() for flag in ("--set", f"{name}={value}")]
+    ours = Broker(tmp_path / "data", *flags).start()
+    try:
+        # Assignments are made at once and inside the heartbeat, or answers depend on time.
+        with apache_kafka(
+            tmp_path,
+            group_share_assignment_interval_ms="0",
+            group_share_assignor_offload_enable="false",
+            group_consumer_assignment_interval_ms="0",
+            group_consumer_assignor_offload_enable="false",
+            group_share_max_session_timeout_ms=SESSION_TIMEOUT_MS,
+            group_share_session_timeout_ms=SESSION_TIMEOUT_MS,
+            group_share_max_size=str(GROUP_SIZE_MAX),
+            share_coordinator_state_topic_num_partitions="1",
+            share_coordinator_state_topic_replication_factor="1",
+            share_coordinator_state_topic_min_isr="1",
+        ) as theirs:
+            yield Brokers(ours.bootstrap, theirs)
+    finally:
+        ours.close()
+
+
+@pytest.mark.xdist_group("apache-kafka")
+def test_a_scripted_session_has_the_answers_of_kafka(both: Brokers) -> None:
+    ids = make_candidates(both.kafka, PREFIX), make_candidates(both.penstock, PREFIX)
+    names = choose_topics(*ids)
+    theirs = answers(both.kafka, ids[0], names[0])
+    ours = answers(both.penstock, ids[1], names[1])
+    assert len(theirs) > STEPS_MIN
+    for number, (said, expected) in enumerate(zip(ours, theirs, strict=False)):
+        # What follows the first difference is only its consequence.
+        assert said == expected, f"step {number}: {expected.label}"
+    assert len(ours) == len(theirs)
+
+
+def answers(bootstrap: str, ids: Ids, names: list[str]) -> list[Said]:
+    session = ShareSession(bootstrap, PREFIX, ids, names)
+    try:
+        converse(session, SEEDS)
+    finally:
+        session.close()
+    return session.comparable()
