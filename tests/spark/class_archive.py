@@ -13,12 +13,13 @@ import tempfile
 import warnings
 from pathlib import Path
 
-import pyspark
 from pyspark.sql import SparkSession
 
-BUILD = Path(__file__).resolve().parents[2] / "build"
-ARCHIVE = BUILD / "spark-classes.jsa"
-JARS = Path(pyspark.__file__).resolve().parent / "jars"
+from tests.spark.spark_home import BUILD, HOME, PACKAGE
+
+# Java takes it only for jars of the same paths, which are those of Spark's home.
+ARCHIVE = BUILD / f"{HOME.name}-classes.jsa"
+JARS = PACKAGE / "jars"
 # On two shared cores the compiler that starts fastest wins: no query runs long enough for more.
 COMPILER_FLAGS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 # Java warns of an archive that does not fit, and of what can't be archived, on stdout.

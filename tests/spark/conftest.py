@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from penstock.spark.java import JavaNotFound, find_java
 from tests.e2e.conftest import broker, group, make_broker, make_topic
 from tests.e2e.processes import Broker
-from tests.spark import class_archive, rig
+from tests.spark import class_archive, rig, spark_home
 from tests.spark.class_archive import COMPILER_FLAGS, JVM_FLAGS
 from tests.spark.rig_server import SparkServer
 
@@ -58,6 +58,7 @@ def java_home() -> Path:
     except JavaNotFound as missing:
         pytest.skip(str(missing))
     os.environ.setdefault("JAVA_HOME", str(found))
+    os.environ["SPARK_HOME"] = str(spark_home.prepare())
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["SPARK_SUBMIT_OPTS"] = JVM_FLAGS
     os.environ["SPARK_LAUNCHER_OPTS"] = COMPILER_FLAGS

@@ -16,13 +16,12 @@ from types import TracebackType
 from typing import Self, cast
 
 import psutil
-import pyspark
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
+from tests.spark import spark_home
 from tests.spark.class_archive import JVM_FLAGS
 
-SPARK_HOME = Path(pyspark.__file__).resolve().parent
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 EXECUTOR_CLASS = "CoarseGrainedExecutorBackend"
 # Two executors of one core and 1024 MB each.
@@ -90,7 +89,7 @@ class SparkServer:
             "spark.connect.grpc.binding.port": ANY_PORT,
             "spark.sql.warehouse.dir": str(self.folder / "warehouse"),
         }
-        words = [str(SPARK_HOME / "bin" / "spark-submit"), "--class", SERVER_CLASS]
+        words = [str(spark_home.HOME / "bin" / "spark-submit"), "--class", SERVER_CLASS]
         words += ["--master", TWO_EXECUTORS]
         if self.jars:
             words += ["--jars", ",".join(map(str, self.jars))]
@@ -141,7 +140,7 @@ def spark_environment(java_home: Path) -> dict[str, str]:
     return os.environ | {
         "JAVA_HOME": str(java_home),
         "PYSPARK_PYTHON": sys.executable,
-        "SPARK_HOME": str(SPARK_HOME),
+        "SPARK_HOME": str(spark_home.prepare()),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
 

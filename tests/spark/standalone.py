@@ -14,11 +14,12 @@ from typing import Any, Self
 import psutil
 
 from tests.e2e.ports import free_port
-from tests.spark.rig_server import JVM_FLAGS, SPARK_HOME, children, is_executor, spark_environment
+from tests.spark import spark_home
+from tests.spark.rig_server import JVM_FLAGS, children, is_executor, spark_environment
 from tests.waiting import wait_until
 
 HOST = "127.0.0.1"
-SPARK_CLASS = str(SPARK_HOME / "bin" / "spark-class")
+SPARK_CLASS = str(spark_home.HOME / "bin" / "spark-class")
 MASTER_CLASS = "org.apache.spark.deploy.master.Master"
 WORKER_CLASS = "org.apache.spark.deploy.worker.Worker"
 START_TIMEOUT_S = 300.0
