@@ -14,6 +14,7 @@ from benchmarks import (
     failover,
     fetch_many,
     first_write,
+    groups,
     latency_over_partitions,
     many_partitions,
     pipeline_iot,
@@ -55,6 +56,7 @@ WORKLOADS: dict[str, Workload] = {
     "many-partitions-first-write": first_write.run,
     "many-partitions-idle": thousands_of_partitions.run,
     "steady-load": steady_load.run,
+    "groups": groups.run,
 }
 
 SPARK_WORKLOADS: dict[str, SparkWorkload] = {

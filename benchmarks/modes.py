@@ -30,6 +30,11 @@ class Mode:
     restart_partitions: int
     recovery_bytes: int
     kills: int
+    groups: int
+    group_members: int
+    group_partitions: int
+    large_group_members: int
+    large_group_partitions: int
     spark_processes_shared: bool
     spark_rounds: int
     spark_warm_up_rounds: int
@@ -78,6 +83,11 @@ MODES = {
         restart_partitions=10_000,
         recovery_bytes=1024 * MIB,
         kills=50,
+        groups=100,
+        group_members=10_000,
+        group_partitions=100,
+        large_group_members=200,
+        large_group_partitions=2_000,
         spark_processes_shared=False,
         spark_rounds=5,
         spark_warm_up_rounds=2,
@@ -119,6 +129,11 @@ MODES = {
         restart_partitions=30,
         recovery_bytes=4 * MIB,
         kills=2,
+        groups=3,
+        group_members=30,
+        group_partitions=10,
+        large_group_members=6,
+        large_group_partitions=30,
         spark_processes_shared=True,
         spark_rounds=1,
         spark_warm_up_rounds=0,
