@@ -19,8 +19,16 @@ from tests.second_run import allow_second_run, pytest_sessionfinish, pytest_term
 __all__ = ["pytest_sessionfinish", "pytest_terminal_summary"]
 
 UNIT = Path(__file__).resolve().parent / "unit"
-# Each of these groups keeps one worker busy for minutes.
-LONG_GROUPS = ("spark-pipelines", "spark-processes", "spark", "spark-server", "cluster")
+# Each of these groups keeps one worker busy for minutes. The first that uses Spark makes what the
+# later ones start faster with (tests/spark/class_archive.py): until then others run beside it.
+LONG_GROUPS = (
+    "spark-pipelines",
+    "cluster",
+    "apache-kafka",
+    "spark-processes",
+    "spark",
+    "spark-server",
+)
 
 # Only ends what hangs, and then shows where: the limit of pytest-timeout would show the loop.
 COROUTINE_TIMEOUT_S = 100

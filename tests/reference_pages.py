@@ -19,7 +19,9 @@ from tests.sim.core import mutations as core_mutations
 from tests.sim.core.test_mutations import DIRECTED as CORE_DIRECTED
 from tests.sim.mutation import Mutation
 from tests.sim.nodes import mutations as node_mutations
+from tests.sim.nodes import queue_mutations
 from tests.sim.nodes.test_mutations import DIRECTED as NODES_DIRECTED
+from tests.sim.nodes.test_queues import DIRECTED as QUEUES_DIRECTED
 from tests.sim.replicas import mutations as replica_mutations
 from tests.sim.replicas.test_mutations import DIRECTED as REPLICAS_DIRECTED
 
@@ -137,6 +139,7 @@ def mutations() -> str:
             REPLICAS_DIRECTED,
         ),
         _mutations_of("Whole nodes", "nodes", node_mutations.ALL, NODES_DIRECTED),
+        _mutations_of("Queues on whole nodes", "nodes", queue_mutations.ALL, QUEUES_DIRECTED),
     ]
     return MUTATIONS_HEAD + "".join(sections)
 

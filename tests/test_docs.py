@@ -82,6 +82,9 @@ def penstock_problem(words: list[str]) -> str:
         if child is None:
             return f"no command {words[0]}"
         command, words = child, words[1:]
+    if "--" in words:
+        # What follows is not ours.
+        words = words[: words.index("--")]
     known = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
     known |= {"--help", "-h", "--version"}
     unknown = [word for word in words if word.startswith("-") and option_name(word) not in known]
