@@ -13,12 +13,13 @@ from penstock.model.ids import MemberId
 LEASE_MS = 30_000
 DELIVERY_ATTEMPTS_MAX = 5
 LEASED_MAX = 2_000
-# Records that are done while an earlier one is not. Each may be a range of its own in memory.
+# Records that are done while an earlier one is not, or that are delivered later. Each may be a
+# range of its own in memory.
 WAITING_MAX = 1_000_000
 
 
 class RecordState(IntEnum):
-    # Was delivered before and can be delivered again.
+    # Can be delivered now.
     AVAILABLE = 0
     # A member has it (acquired).
     LEASED = 1
@@ -28,6 +29,16 @@ class RecordState(IntEnum):
     DYING = 3
     # Given up: rejected, or tried too often (archived).
     DEAD = 4
+    # Is delivered at a later time. Kafka does not have it.
+    DELAYED = 5
+
+
+class Death(IntEnum):
+    """Why a record was given up. The numbers are stored."""
+
+    NONE = 0
+    REJECTED = 1
+    TRIED_TOO_OFTEN = 2
 
 
 class Range(NamedTuple):
@@ -41,6 +52,12 @@ class Range(NamedTuple):
     # Of a lease: who has it, and how long it was given for.
     member_id: MemberId | None = None
     lease_ms: int = 0
+    # Of delayed records: when they are delivered, by the wall clock.
+    due_ms: int = 0
+    # Of dying records: why.
+    death: Death = Death.NONE
+    # How often they were brought back from the dead, as long as they are not done with.
+    redrives: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +106,8 @@ class ShareSettings:
     delivery_attempts_max: int = DELIVERY_ATTEMPTS_MAX
     # How many records of a partition may be leased at a time (share.partition.max.record.locks).
     leased_max: int = LEASED_MAX
-    # How many may be done behind one that is not.
+    # How many may be done behind one that is not, or wait for their time.
     waiting_max: int = WAITING_MAX
     is_renewable: bool = True
+    # Whether what is given up goes to a dead-letter topic first.
+    has_dead_letters: bool = False

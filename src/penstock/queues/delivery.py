@@ -39,6 +39,11 @@ def is_last_attempt(attempts: int, attempts_max: int) -> bool:
     return attempts_max > _THROTTLED_ATTEMPTS_MIN and attempts == attempts_max - 1
 
 
+def has_space(ranges: RangeMap, settings: ShareSettings) -> bool:
+    """Whether the map may learn of new records: those that wait in it take memory."""
+    return ranges.waiting_count + ranges.delayed_count < settings.waiting_max
+
+
 def groups(spans: Iterable[Span], batch_size: int) -> Iterator[list[Span]]:
     group: list[Span] = []
     for span in spans:
@@ -83,7 +88,7 @@ class Delivery:
         for group in groups((each for each in inside if each.length > 0), self._batch_size):
             if self._taken >= self._room or not self._redeliver(group):
                 return
-        if self._taken < self._room and self._ranges.waiting_count < self._settings.waiting_max:
+        if self._taken < self._room and has_space(self._ranges, self._settings):
             new = (Span(max(first, end), last) for first, last in spans if last >= end)
             self._deliver(new)
 
@@ -142,7 +147,7 @@ class Delivery:
     def _lease(self, each: Range, count_max: int) -> int:
         """Leases the first records of a range, and says how many."""
         first_ones = cut(each, each.first, each.first + count_max - 1)
-        leased = after(first_ones, Event.LEASE, self._settings.delivery_attempts_max)
+        leased = after(first_ones, Event.LEASE, self._settings)
         lease_ms = self._settings.lease_ms
         self.changed.append(leased._replace(member_id=self._member_id, lease_ms=lease_ms))
         self._answer(AcquiredRange(leased.first, leased.last, leased.attempts))

@@ -10,18 +10,20 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from penstock.model.ids import GroupId, MemberId, TopicId
-from penstock.queues.commands import Change, Range, RecordState
+from penstock.queues.commands import Change, Death, Range, RecordState
 from penstock.records.errors import CorruptBatch
 
 INT8: Final = Struct(">b")
 INT16: Final = Struct(">h")
 INT32: Final = Struct(">i")
 INT64: Final = Struct(">q")
-# First and last offset, state, attempts, duration of the lease, number of the member.
-_RANGE: Final = Struct(">qqBIIi")
+# First and last offset, state, attempts, duration of the lease, number of the member, when it is
+# due, why it dies, how often it was brought back.
+_RANGE: Final = Struct(">qqBIIiqBH")
 _CHANGE_HEAD: Final = Struct(">qii")
 _NO_MEMBER: Final = -1
 _STATES: Final = {int(state): state for state in RecordState}
+_DEATHS: Final = {int(death): death for death in Death}
 
 
 class QueueKey(NamedTuple):
@@ -55,8 +57,21 @@ def pack_change(change: Change) -> bytes:
             attempts,
             lease_ms,
             _NO_MEMBER if member_id is None else members.setdefault(member_id, len(members)),
+            due_ms,
+            death,
+            redrives,
         )
-        for first, last, state, attempts, member_id, lease_ms in change.ranges
+        for (
+            first,
+            last,
+            state,
+            attempts,
+            member_id,
+            lease_ms,
+            due_ms,
+            death,
+            redrives,
+        ) in change.ranges
     ]
     head = _CHANGE_HEAD.pack(change.start, len(members), len(ranges))
     return b"".join((head, *map(pack_text, members), *ranges))
@@ -149,14 +164,28 @@ class Reader:
 
 
 def _range(fields: tuple[int, ...], members: Sequence[MemberId]) -> Range:
-    first, last, state, attempts, lease_ms, member = fields
-    if state not in _STATES or not _NO_MEMBER <= member < len(members):
-        raise CorruptBatch(f"a range of a queue has state {state} and member {member}")
+    first, last, state, attempts, lease_ms, member, due_ms, death, redrives = fields
+    if state not in _STATES or death not in _DEATHS or not _NO_MEMBER <= member < len(members):
+        raise CorruptBatch(f"a range of a queue has state {state}, {death} and member {member}")
     is_leased = state == RecordState.LEASED
     if is_leased != (member != _NO_MEMBER):
         raise CorruptBatch("a lease must have a member, and only a lease has one")
+    if (due_ms != 0) != (state == RecordState.DELAYED):
+        raise CorruptBatch("delayed records must have a time, and only they have one")
+    if (death != 0) != (state == RecordState.DYING):
+        raise CorruptBatch("dying records must have a reason, and only they have one")
     member_id = members[member] if is_leased else None
-    return Range(first, last, _STATES[state], attempts, member_id, lease_ms)
+    return Range(
+        first,
+        last,
+        _STATES[state],
+        attempts,
+        member_id,
+        lease_ms,
+        due_ms,
+        _DEATHS[death],
+        redrives,
+    )
 
 
 def _check_order(ranges: Sequence[Range]) -> None:

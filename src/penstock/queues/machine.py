@@ -16,9 +16,10 @@ Kafka 4.3.1's share partition is the model. What is different, and why:
   was delivered together.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
 from operator import attrgetter
+from typing import TypeAlias
 
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import MemberId
@@ -31,12 +32,18 @@ from penstock.queues.commands import (
     RecordState,
     ShareSettings,
 )
-from penstock.queues.delivery import Delivery
+from penstock.queues.delivery import Delivery, has_space
 from penstock.queues.ranges import DONE, RangeMap, cut, joined
 from penstock.queues.transitions import EVENTS, Event, after
 
 _ACK_TYPES = frozenset(AckType)
+# From the number of attempts to the time of the next one by the wall clock, or 0 for now.
+DueAfter: TypeAlias = Callable[[int], int]
 _first = attrgetter("first")
+
+
+def at_once(_attempts: int) -> int:
+    return 0
 
 
 class ShareMachine:
@@ -75,6 +82,14 @@ class ShareMachine:
         """How many delivered records are done behind one that is not."""
         return self._ranges.waiting_count
 
+    @property
+    def delayed_count(self) -> int:
+        return self._ranges.delayed_count
+
+    @property
+    def dying_count(self) -> int:
+        return self._ranges.dying_count
+
     def first_available(self) -> int:
         """Where to read next: the first record that came back, or `end`."""
         first = self._ranges.first_available()
@@ -85,7 +100,11 @@ class ShareMachine:
         if self.leased_count >= settings.leased_max:
             return False
         is_new = self._ranges.first_available() is None
-        return not is_new or self.waiting_count < settings.waiting_max
+        return not is_new or has_space(self._ranges, settings)
+
+    def next_due_ms(self) -> int | None:
+        """When the next delayed record can be delivered, by the wall clock."""
+        return self._ranges.next_due_ms()
 
     def leases(self) -> Iterator[Range]:
         for member_id in self._ranges.members():
@@ -143,12 +162,19 @@ class ShareMachine:
             if before + 1 == behind:
                 continue
             for each in self._ranges.available_between(before + 1, behind - 1):
-                yield after(each, Event.VANISH, settings.delivery_attempts_max)
+                yield after(each, Event.VANISH, settings)
 
     def decide_acknowledge(
-        self, member_id: MemberId, batches: Sequence[AckBatch], settings: ShareSettings
+        self,
+        member_id: MemberId,
+        batches: Sequence[AckBatch],
+        settings: ShareSettings,
+        due_after: DueAfter = at_once,
     ) -> tuple[Change, tuple[Range, ...]]:
-        """All of it or nothing; the second value are the renewed leases."""
+        """All of it or nothing; the second value are the renewed leases.
+
+        `due_after` says when a record that is given back after so many attempts is tried again.
+        """
         _check_form(batches)
         changed: list[Range] = []
         renewed: list[Range] = []
@@ -160,10 +186,10 @@ class ShareMachine:
             self._check_place(batch, last_done)
             last_done = batch.last
             for each, event in self._acknowledged(member_id, batch, settings):
-                result = after(each, event, settings.delivery_attempts_max)
                 if event is not Event.RENEW:
-                    changed.append(result)
+                    changed.append(_ended(each, event, settings, due_after))
                     continue
+                result = after(each, event, settings)
                 lease = result._replace(member_id=member_id, lease_ms=settings.lease_ms)
                 renewed.append(lease)
                 # Deadlines are not stored: there is news only if the duration is another one.
@@ -199,9 +225,7 @@ class ShareMachine:
     def decide_release(self, member_id: MemberId, settings: ShareSettings) -> Change:
         """The session was closed, the connection is lost, or the member is gone."""
         leases = self._ranges.leases_of(member_id)
-        return self._change(
-            [after(each, Event.CLOSE, settings.delivery_attempts_max) for each in leases]
-        )
+        return self._change([after(each, Event.CLOSE, settings) for each in leases])
 
     def decide_expiry(self, ranges: Iterable[Range], settings: ShareSettings) -> Change:
         """Leases whose time is over. What is not leased as they say any more is left alone.
@@ -218,9 +242,25 @@ class ShareMachine:
             for each in self._ranges.between(first, lease.last):
                 is_same = (each.member_id, each.attempts) == owner
                 if each.state is RecordState.LEASED and is_same:
-                    changed.append(after(each, Event.EXPIRE, settings.delivery_attempts_max))
+                    changed.append(after(each, Event.EXPIRE, settings))
             behind[owner] = max(first, lease.last + 1)
         return self._change(changed)
+
+    def decide_due(self, now_ms: int, settings: ShareSettings) -> Change:
+        """What was delayed until now can be delivered. It follows from what is stored, so this
+        change needs not be."""
+        return self._change([after(each, Event.DUE, settings) for each in self._ranges.due(now_ms)])
+
+    def dying(self) -> Iterator[Range]:
+        """What has to reach the dead-letter topic, in the order of its offsets."""
+        return self._ranges.dying()
+
+    def decide_buried(self, offsets: Iterable[int], settings: ShareSettings) -> Change:
+        """The dead-letter topic has them. What is not dying any more is left alone."""
+        found = (each for at in offsets for each in self._ranges.between(max(at, self.start), at))
+        return self._change(
+            [after(each, Event.BURY, settings) for each in found if each.state is RecordState.DYING]
+        )
 
     def decide_log_start(self, log_start: int) -> Change:
         """Retention or DeleteRecords removed everything below `log_start`."""
@@ -272,6 +312,13 @@ class ShareMachine:
         for each in self.leases():
             assert each.attempts > 0, f"{each} was never delivered"
             assert each.lease_ms > 0, f"{each} has no end"
+
+
+def _ended(each: Range, event: Event, settings: ShareSettings, due_after: DueAfter) -> Range:
+    due_ms = due_after(each.attempts) if event is Event.RELEASE else 0
+    if due_ms:
+        return after(each, Event.POSTPONE, settings, due_ms=due_ms)
+    return after(each, event, settings)
 
 
 def _check_form(batches: Sequence[AckBatch]) -> None:

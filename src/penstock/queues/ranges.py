@@ -14,7 +14,23 @@ from penstock.queues.commands import Range, RecordState
 
 _AVAILABLE = RecordState.AVAILABLE
 _LEASED = RecordState.LEASED
+_DELAYED = RecordState.DELAYED
+_DYING = RecordState.DYING
 DONE = frozenset((RecordState.ACKED, RecordState.DEAD))
+
+
+# What a map keeps of its ranges, and `validate` counts again.
+_KEPT = (
+    "_available",
+    "_by_member",
+    "_delayed",
+    "_dying",
+    "leased_count",
+    "delayed_count",
+    "dying_count",
+    "done_count",
+    "waiting_count",
+)
 
 
 class RangeMap:
@@ -23,10 +39,15 @@ class RangeMap:
     def __init__(self, start: int) -> None:
         self.start = start
         self._by_first: SortedDict[int, Range] = SortedDict()
-        # The first offsets of ranges by what is asked for: the next to deliver, and a member's.
+        # The first offsets of ranges by what is asked for: the next to deliver, a member's, those
+        # on their way to the dead-letter topic, and those that are due next, with their times.
         self._available: SortedSet[int] = SortedSet()
+        self._dying: SortedSet[int] = SortedSet()
+        self._delayed: SortedSet[tuple[int, int]] = SortedSet()
         self._by_member: defaultdict[MemberId, set[int]] = defaultdict(set)
         self.leased_count = 0
+        self.delayed_count = 0
+        self.dying_count = 0
         # Offsets that are done, and those of them at which there was a record to deliver.
         self.done_count = 0
         self.waiting_count = 0
@@ -102,6 +123,19 @@ class RangeMap:
     def first_available(self) -> int | None:
         return self._available[0] if self._available else None
 
+    def next_due_ms(self) -> int | None:
+        return self._delayed[0][0] if self._delayed else None
+
+    def due(self, now_ms: int) -> Iterator[Range]:
+        """What was delayed until now, the longest due first."""
+        for due_ms, first in self._delayed:
+            if due_ms > now_ms:
+                return
+            yield self._by_first[first]
+
+    def dying(self) -> Iterator[Range]:
+        return (self._by_first[first] for first in self._dying)
+
     def leases_of(self, member_id: MemberId) -> list[Range]:
         return [self._by_first[first] for first in sorted(self._by_member.get(member_id, ()))]
 
@@ -120,6 +154,10 @@ class RangeMap:
         elif new.state is _LEASED:
             assert new.member_id is not None
             self._by_member[new.member_id].add(new.first)
+        elif new.state is _DELAYED:
+            self._delayed.add((new.due_ms, new.first))
+        elif new.state is _DYING:
+            self._dying.add(new.first)
         self._count(new, 1)
 
     def _remove(self, old: Range) -> None:
@@ -132,12 +170,20 @@ class RangeMap:
             mine.discard(old.first)
             if not mine:
                 del self._by_member[old.member_id]
+        elif old.state is _DELAYED:
+            self._delayed.discard((old.due_ms, old.first))
+        elif old.state is _DYING:
+            self._dying.discard(old.first)
         self._count(old, -1)
 
     def _count(self, each: Range, sign: int) -> None:
         count = sign * (each.last - each.first + 1)
         if each.state is _LEASED:
             self.leased_count += count
+        elif each.state is _DELAYED:
+            self.delayed_count += count
+        elif each.state is _DYING:
+            self.dying_count += count
         elif each.state in DONE:
             self.done_count += count
             self.waiting_count += count if each.attempts else 0
@@ -152,9 +198,11 @@ class RangeMap:
             assert each.first == expected, f"{each} should begin at {expected}"
             assert before is None or not _is_alike(before, each), f"{before} and {each} are alike"
             assert (each.member_id is not None) == (each.state is _LEASED), f"{each}: whose?"
+            assert (each.due_ms != 0) == (each.state is _DELAYED), f"{each}: when?"
+            assert (each.death != 0) == (each.state is _DYING), f"{each}: why?"
             copy._add(each)
             before = each
-        for name in ("_available", "_by_member", "leased_count", "done_count", "waiting_count"):
+        for name in _KEPT:
             mine, right = getattr(self, name), getattr(copy, name)
             assert mine == right, f"{name} is {mine}, not {right}"
 

@@ -1,26 +1,30 @@
 """The states of a record and every way from one to another: the machine knows no others.
 
-Nothing leads to DYING yet: a record that has been given up is DEAD at once, because there is no
-dead-letter topic that it would have to reach first. Nothing leads out of ACKED and DEAD.
+A record that is given up is dying until it is in the dead-letter topic. Where there is none, it is
+dead at once. Nothing leads out of ACKED; a redrive leads out of DEAD.
 """
 
 from enum import Enum, auto
 from types import MappingProxyType
 from typing import NamedTuple
 
-from penstock.queues.commands import AckType, Range, RecordState
+from penstock.queues.commands import AckType, Death, Range, RecordState, ShareSettings
 
 
 class Event(Enum):
     LEASE = auto()
     ACCEPT = auto()
     RELEASE = auto()
+    POSTPONE = auto()
     REJECT = auto()
     GAP = auto()
     RENEW = auto()
     EXPIRE = auto()
     CLOSE = auto()
     VANISH = auto()
+    DUE = auto()
+    BURY = auto()
+    REOPEN = auto()
 
 
 class Step(NamedTuple):
@@ -28,24 +32,31 @@ class Step(NamedTuple):
     # What it adds to the number of attempts; None makes it zero.
     attempts: int | None
     why: str
-    # Whether a record that was tried often enough becomes dead instead.
+    # Whether a record that was tried often enough is given up instead.
     is_limited: bool = False
 
 
 _AVAILABLE = RecordState.AVAILABLE
 _LEASED = RecordState.LEASED
 _ACKED = RecordState.ACKED
+_DYING = RecordState.DYING
 _DEAD = RecordState.DEAD
+_DELAYED = RecordState.DELAYED
 
 TRANSITIONS = MappingProxyType(
     {
         (_AVAILABLE, Event.LEASE): Step(_LEASED, +1, "a member gets it"),
+        (_AVAILABLE, Event.POSTPONE): Step(_DELAYED, 0, "its producer wants it delivered later"),
         (_AVAILABLE, Event.VANISH): Step(
             _ACKED, None, "the log has no record here, or none any more"
         ),
+        (_DELAYED, Event.DUE): Step(_AVAILABLE, 0, "its time has come"),
         (_LEASED, Event.ACCEPT): Step(_ACKED, 0, "the member has processed it"),
         (_LEASED, Event.RELEASE): Step(_AVAILABLE, 0, "the member gives it back", is_limited=True),
-        (_LEASED, Event.REJECT): Step(_DEAD, 0, "the member says that nobody can process it"),
+        (_LEASED, Event.POSTPONE): Step(
+            _DELAYED, 0, "the member gives it back, to be tried later", is_limited=True
+        ),
+        (_LEASED, Event.REJECT): Step(_DYING, 0, "the member says that nobody can process it"),
         (_LEASED, Event.GAP): Step(_ACKED, 0, "the member found no record here"),
         (_LEASED, Event.RENEW): Step(_LEASED, 0, "the member needs more time"),
         (_LEASED, Event.EXPIRE): Step(_AVAILABLE, 0, "the lease ran out", is_limited=True),
@@ -53,6 +64,8 @@ TRANSITIONS = MappingProxyType(
         (_LEASED, Event.CLOSE): Step(
             _AVAILABLE, 0, "the member's session is over", is_limited=True
         ),
+        (_DYING, Event.BURY): Step(_DEAD, 0, "the dead-letter topic has it"),
+        (_DEAD, Event.REOPEN): Step(_AVAILABLE, None, "an operator wants it to be tried again"),
     }
 )
 
@@ -67,10 +80,23 @@ EVENTS = MappingProxyType(
 )
 
 
-def after(before: Range, event: Event, attempts_max: int) -> Range:
+def after(before: Range, event: Event, settings: ShareSettings, *, due_ms: int = 0) -> Range:
     """What becomes of a range. A lease's owner is for the caller to fill in."""
     step = TRANSITIONS[before.state, event]
     attempts = 0 if step.attempts is None else before.attempts + step.attempts
-    if step.is_limited and attempts >= attempts_max:
-        return Range(before.first, before.last, _DEAD, attempts)
-    return Range(before.first, before.last, step.after, attempts)
+    state, death = step.after, Death.NONE
+    if step.is_limited and attempts >= settings.delivery_attempts_max:
+        state = _DYING
+    if state is _DYING and not settings.has_dead_letters:
+        state = _DEAD
+    if state is _DYING:
+        death = Death.REJECTED if event is Event.REJECT else Death.TRIED_TOO_OFTEN
+    return Range(
+        before.first,
+        before.last,
+        state,
+        attempts,
+        due_ms=due_ms if state is _DELAYED else 0,
+        death=death,
+        redrives=0 if state in (_ACKED, _DEAD) else before.redrives + (event is Event.REOPEN),
+    )

@@ -5,10 +5,18 @@ from typing import NamedTuple
 
 from penstock.model.errors import Reason
 from penstock.model.ids import MemberId
-from penstock.queues.commands import AckBatch, AcquiredRange, Range, RecordState, ShareSettings
+from penstock.queues.commands import (
+    AckBatch,
+    AcquiredRange,
+    Death,
+    Range,
+    RecordState,
+    ShareSettings,
+)
 
 AVAILABLE, LEASED = RecordState.AVAILABLE, RecordState.LEASED
 ACKED, DEAD = RecordState.ACKED, RecordState.DEAD
+DELAYED, DYING = RecordState.DELAYED, RecordState.DYING
 
 
 class Entry(NamedTuple):
@@ -16,6 +24,9 @@ class Entry(NamedTuple):
     attempts: int
     member_id: MemberId | None = None
     lease_ms: int = 0
+    due_ms: int = 0
+    death: Death = Death.NONE
+    redrives: int = 0
 
 
 NEW = Entry(AVAILABLE, 0)
@@ -49,7 +60,7 @@ class NaiveQueue:
         limit = self.settings.delivery_attempts_max
         throttle = max(2, (limit + 1) // 2)
         room = min(records_max, self.settings.leased_max - self.count(LEASED))
-        has_space = self._waiting() < self.settings.waiting_max
+        has_space = self._waiting() + self.count(DELAYED) < self.settings.waiting_max
         old_end = self.end
         known = [
             [offset for offset in range(first, last + 1) if self.start <= offset < old_end]
@@ -133,7 +144,9 @@ class NaiveQueue:
             if offset not in present and entry is not None and entry.state is AVAILABLE:
                 self.entries[offset] = GONE
 
-    def acknowledge(self, member_id: MemberId, batches: Sequence[AckBatch]) -> Reason | None:
+    def acknowledge(
+        self, member_id: MemberId, batches: Sequence[AckBatch], due_ms: int
+    ) -> Reason | None:
         said: dict[int, int] = {}
         if not _is_well_formed(batches):
             return Reason.INVALID_REQUEST
@@ -156,23 +169,46 @@ class NaiveQueue:
                     return Reason.INVALID_RECORD_STATE
                 said[offset] = kind
         for offset, kind in said.items():
-            self._settle(offset, kind)
+            self._settle(offset, kind, due_ms)
         self._advance()
         return None
 
-    def _settle(self, offset: int, kind: int) -> None:
+    def _settle(self, offset: int, kind: int, due_ms: int) -> None:
         entry = self.entries[offset]
         if kind == 4:
             self.entries[offset] = entry._replace(lease_ms=self.settings.lease_ms)
         elif kind == 2:
-            self._give_back(offset)
+            self._give_back(offset, due_ms)
+        elif kind == 3:
+            self._give_up(offset, Death.REJECTED)
         else:
-            self.entries[offset] = Entry(DEAD if kind == 3 else ACKED, entry.attempts)
+            self.entries[offset] = Entry(ACKED, entry.attempts)
 
-    def _give_back(self, offset: int) -> None:
+    def _give_back(self, offset: int, due_ms: int = 0) -> None:
         attempts = self.entries[offset].attempts
-        is_over = attempts >= self.settings.delivery_attempts_max
-        self.entries[offset] = Entry(DEAD if is_over else AVAILABLE, attempts)
+        if attempts >= self.settings.delivery_attempts_max:
+            self._give_up(offset, Death.TRIED_TOO_OFTEN)
+        elif due_ms:
+            self.entries[offset] = Entry(DELAYED, attempts, due_ms=due_ms)
+        else:
+            self.entries[offset] = Entry(AVAILABLE, attempts)
+
+    def _give_up(self, offset: int, death: Death) -> None:
+        attempts = self.entries[offset].attempts
+        dying = Entry(DYING, attempts, death=death)
+        self.entries[offset] = dying if self.settings.has_dead_letters else Entry(DEAD, attempts)
+
+    def pass_time(self, now_ms: int) -> None:
+        for offset, entry in self.entries.items():
+            if entry.state is DELAYED and entry.due_ms <= now_ms:
+                self.entries[offset] = Entry(AVAILABLE, entry.attempts)
+
+    def bury(self, offsets: Iterable[int]) -> None:
+        for offset in offsets:
+            entry = self.entries.get(offset)
+            if entry is not None and entry.state is DYING:
+                self.entries[offset] = Entry(DEAD, entry.attempts)
+        self._advance()
 
     def release(self, member_id: MemberId) -> None:
         for offset, entry in self.entries.items():
@@ -191,7 +227,7 @@ class NaiveQueue:
 
     def move_log_start(self, log_start: int) -> None:
         for offset in range(self.start, log_start):
-            self.lost += self.entries.pop(offset, NEW).state in (AVAILABLE, LEASED)
+            self.lost += self.entries.pop(offset, NEW).state not in (ACKED, DEAD)
         self.start = max(self.start, log_start)
         self.end = max(self.start, self.end)
         self._advance()

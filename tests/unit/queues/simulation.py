@@ -9,7 +9,15 @@ from penstock.model.errors import Reason, Refused
 from penstock.model.ids import MemberId
 from penstock.queues.commands import AckBatch, AcquiredRange, Change, Range, ShareSettings
 from penstock.queues.machine import ShareMachine
-from tests.unit.queues.naive_queue import ACKED, DEAD, LEASED, Entry, NaiveQueue
+from tests.unit.queues.naive_queue import (
+    ACKED,
+    DEAD,
+    DELAYED,
+    DYING,
+    LEASED,
+    Entry,
+    NaiveQueue,
+)
 
 MEMBERS = [MemberId(name) for name in ("ann", "bob", "cid")]
 STEPS = 60
@@ -33,7 +41,9 @@ class Simulation:
             leased_max=choices.randint(1, 30),
             waiting_max=choices.randint(1, 40),
             is_renewable=self.maybe(0.8),
+            has_dead_letters=self.maybe(0.5),
         )
+        self.now_ms = 1
         self.naive = NaiveQueue(self.settings)
         self.machine = ShareMachine(start=0)
         # Hears only of changes, as who stores them does.
@@ -55,6 +65,8 @@ class Simulation:
             (8, self.acquire),
             (8, self.acknowledge),
             (2, self.expire),
+            (2, self.pass_time),
+            (2, self.bury),
             (1, self.release),
             (1, self.move_log_start),
             (1, self.compact),
@@ -97,8 +109,9 @@ class Simulation:
     def acknowledge(self) -> None:
         member_id = self.one_of(MEMBERS)
         batches = self.some_batches(member_id)
-        expected = self.naive.acknowledge(member_id, batches)
-        reason, change, renewed = self.decide_acknowledge(member_id, batches)
+        due_ms = self.now_ms + self.choices.randint(1, 9) if self.maybe(0.4) else 0
+        expected = self.naive.acknowledge(member_id, batches, due_ms)
+        reason, change, renewed = self.decide_acknowledge(member_id, batches, due_ms)
         assert reason is expected, f"refused by {reason}, not by {expected}: {batches}"
         if reason is None:
             is_renewing = any(4 in batch.types for batch in batches)
@@ -106,10 +119,12 @@ class Simulation:
             self.apply(change)
 
     def decide_acknowledge(
-        self, member_id: MemberId, batches: list[AckBatch]
+        self, member_id: MemberId, batches: list[AckBatch], due_ms: int
     ) -> tuple[Reason | None, Change, tuple[Range, ...]]:
         try:
-            return None, *self.machine.decide_acknowledge(member_id, batches, self.settings)
+            return None, *self.machine.decide_acknowledge(
+                member_id, batches, self.settings, lambda _: due_ms
+            )
         except Refused as refused:
             return refused.reason, Change(start=self.machine.start), ()
 
@@ -153,6 +168,23 @@ class Simulation:
         self.apply(self.machine.decide_release(member_id, self.settings))
         self.naive.release(member_id)
 
+    def pass_time(self) -> None:
+        self.now_ms += self.choices.randint(0, 6)
+        self._make_due(self.machine)
+        self.naive.pass_time(self.now_ms)
+
+    def _make_due(self, machine: ShareMachine) -> None:
+        """Not stored: it follows from the times that are."""
+        machine.apply(machine.decide_due(self.now_ms, self.settings))
+
+    def bury(self) -> None:
+        dying = (range(each.first, each.last + 1) for each in self.machine.dying())
+        offsets = [at for each in dying for at in each if self.maybe(0.5)]
+        offsets += [self.choices.randint(0, self.naive.end)]
+        offsets = sorted(set(offsets))
+        self.apply(self.machine.decide_buried(offsets, self.settings))
+        self.naive.bury(offsets)
+
     def move_log_start(self) -> None:
         log_start = self.naive.start + self.choices.randint(-2, 8)
         log_start = max(0, min(log_start, self.log_end))
@@ -167,7 +199,12 @@ class Simulation:
         self.batches = [span for span in self.batches if not self.maybe(0.1)]
 
     def restore(self) -> None:
-        self.machine = ShareMachine(start=self.store.start, ranges=self.store.ranges())
+        self.machine = self.copy_of_store()
+
+    def copy_of_store(self) -> ShareMachine:
+        copy = ShareMachine(start=self.store.start, ranges=self.store.ranges())
+        self._make_due(copy)
+        return copy
 
     def apply(self, change: Change) -> None:
         known = _entries(self.machine)
@@ -183,7 +220,8 @@ class Simulation:
         assert is_news == (before != (self.machine.start, list(self.machine.ranges())))
 
     def check(self) -> None:
-        for machine in (self.machine, self.store):
+        self.store.validate()
+        for machine in (self.machine, self.copy_of_store()):
             machine.validate()
             assert _entries(machine) == self.naive.entries
             for before, each in pairwise(machine.ranges()):
@@ -193,6 +231,10 @@ class Simulation:
         assert machine.first_available() == self.naive.first_available()
         assert machine.leased_count == self.naive.count(LEASED)
         assert machine.done_count == self.naive.count(ACKED, DEAD)
+        assert machine.delayed_count == self.naive.count(DELAYED)
+        assert machine.dying_count == self.naive.count(DYING)
+        due = (each.due_ms for each in self.naive.entries.values() if each.due_ms)
+        assert machine.next_due_ms() == min(due, default=None)
         leases = sum(each.last - each.first + 1 for each in machine.leases())
         assert leases == machine.leased_count
 

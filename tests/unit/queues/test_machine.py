@@ -242,13 +242,14 @@ def test_every_type_of_acknowledgement_is_a_transition_of_a_lease() -> None:
     assert all((LEASED, event) in TRANSITIONS for event in EVENTS.values())
 
 
-def test_nothing_leads_out_of_what_is_done() -> None:
-    assert not [state for (state, _) in TRANSITIONS if state in (ACKED, DEAD)]
+def test_only_a_redrive_leads_out_of_what_is_done() -> None:
+    ways = [(state, event) for state, event in TRANSITIONS if state in (ACKED, DEAD)]
+    assert ways == [(DEAD, Event.REOPEN)]
 
 
 def test_a_transition_that_is_not_in_the_table_is_a_bug() -> None:
     with pytest.raises(KeyError):
-        after(Range(0, 0, ACKED, 1), Event.LEASE, 5)
+        after(Range(0, 0, ACKED, 1), Event.LEASE, SETTINGS)
 
 
 def test_a_change_is_as_small_among_many_ranges_as_among_few() -> None:

@@ -1,13 +1,14 @@
 """Proves that the naive queue notices bugs of the real one: each is easy to write."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from penstock.model.errors import Refused
 from penstock.queues import delivery, machine, ranges, transitions
-from penstock.queues.commands import Change, Range, RecordState
+from penstock.queues.commands import Change, Death, Range, RecordState, ShareSettings
 from penstock.queues.delivery import Delivery
 from penstock.queues.machine import ShareMachine
 from penstock.queues.ranges import RangeMap
@@ -31,49 +32,94 @@ _after = transitions.after
 _AFTER = ((machine, "after"), (delivery, "after"))
 
 
-def _except(wrong: Callable[[Range, Event, int], Range | None]) -> Callable[..., Range]:
+_FOREVER = ShareSettings(delivery_attempts_max=1000)
+
+
+def _except(wrong: Callable[[Range, Event, ShareSettings], Range | None]) -> Callable[..., Range]:
     """The table of transitions, with one row that is wrong."""
-    return lambda before, event, attempts_max: (
-        wrong(before, event, attempts_max) or _after(before, event, attempts_max)
-    )
+
+    def mutated(before: Range, event: Event, settings: ShareSettings, *, due_ms: int = 0) -> Range:
+        instead = wrong(before, event, settings)
+        return _after(before, event, settings, due_ms=due_ms) if instead is None else instead
+
+    return mutated
 
 
 @mutation("a released record is never dead", *_AFTER)
 @_except
-def released_forever(before: Range, event: Event, _: int) -> Range | None:
-    return _after(before, event, 1000) if event is Event.RELEASE else None
+def released_forever(before: Range, event: Event, _: ShareSettings) -> Range | None:
+    return _after(before, event, _FOREVER) if event is Event.RELEASE else None
 
 
 @mutation("a lease that runs out never kills", *_AFTER)
 @_except
-def expired_forever(before: Range, event: Event, _: int) -> Range | None:
-    return _after(before, event, 1000) if event is Event.EXPIRE else None
+def expired_forever(before: Range, event: Event, _: ShareSettings) -> Range | None:
+    return _after(before, event, _FOREVER) if event is Event.EXPIRE else None
 
 
 @mutation("a record dies one attempt early", *_AFTER)
 @_except
-def dies_early(before: Range, event: Event, attempts_max: int) -> Range | None:
-    return _after(before, event, attempts_max - 1)
+def dies_early(before: Range, event: Event, settings: ShareSettings) -> Range | None:
+    if event not in (Event.RELEASE, Event.EXPIRE, Event.CLOSE):
+        return None
+    early = replace(settings, delivery_attempts_max=settings.delivery_attempts_max - 1)
+    return _after(before, event, early)
 
 
 @mutation("a closed session gives the attempt back", *_AFTER)
 @_except
-def forgives_closed(before: Range, event: Event, _: int) -> Range | None:
-    freed = _after(before, event, 1000)
-    return freed._replace(attempts=before.attempts - 1) if event is Event.CLOSE else None
+def forgives_closed(before: Range, event: Event, _: ShareSettings) -> Range | None:
+    if event is not Event.CLOSE:
+        return None
+    return _after(before, event, _FOREVER)._replace(attempts=before.attempts - 1)
 
 
 @mutation("a delivery does not count", *_AFTER)
 @_except
-def uncounted(before: Range, event: Event, attempts_max: int) -> Range | None:
-    leased = _after(before, event, attempts_max)
-    return leased._replace(attempts=max(1, before.attempts)) if event is Event.LEASE else None
+def uncounted(before: Range, event: Event, settings: ShareSettings) -> Range | None:
+    if event is not Event.LEASE:
+        return None
+    return _after(before, event, settings)._replace(attempts=max(1, before.attempts))
 
 
 @mutation("a rejected record is taken as processed", *_AFTER)
 @_except
-def rejected_is_acked(before: Range, event: Event, attempts_max: int) -> Range | None:
-    return _after(before, Event.ACCEPT, attempts_max) if event is Event.REJECT else None
+def rejected_is_acked(before: Range, event: Event, settings: ShareSettings) -> Range | None:
+    return _after(before, Event.ACCEPT, settings) if event is Event.REJECT else None
+
+
+@mutation("what is given up is dead before the dead-letter topic has it", *_AFTER)
+@_except
+def dying_skipped(before: Range, event: Event, settings: ShareSettings) -> Range | None:
+    if event is Event.POSTPONE:
+        return None
+    return _after(before, event, replace(settings, has_dead_letters=False))
+
+
+@mutation("a rejected record seems to have been tried too often", *_AFTER)
+@_except
+def wrong_death(before: Range, event: Event, settings: ShareSettings) -> Range | None:
+    result = _after(before, event, settings) if event is Event.REJECT else None
+    return result and result._replace(death=Death.TRIED_TOO_OFTEN if result.death else Death.NONE)
+
+
+@mutation("a record that is given back for later is there at once", *_AFTER)
+@_except
+def not_postponed(before: Range, event: Event, settings: ShareSettings) -> Range | None:
+    return _after(before, Event.RELEASE, settings) if event is Event.POSTPONE else None
+
+
+@mutation("a delayed record is due too early", (RangeMap, "due"))
+def due_early(self: RangeMap, now_ms: int) -> Any:
+    return [self._by_first[first] for due_ms, first in self._delayed if due_ms <= now_ms + 1]
+
+
+@mutation("records that are not dying can be buried", (ShareMachine, "decide_buried"))
+def buried_alive(self: ShareMachine, offsets: Any, _: Any) -> Change:
+    found = [each for at in offsets for each in self._ranges.between(max(at, self.start), at)]
+    return self._change(
+        [Range(each.first, each.last, RecordState.DEAD, each.attempts) for each in found]
+    )
 
 
 @mutation("another member's lease can be acked", (ShareMachine, "_acknowledged"))
@@ -107,7 +153,7 @@ def formless(_: object) -> None:
 @mutation("an expiry does not look at the attempt", (ShareMachine, "decide_expiry"))
 def any_attempt(self: ShareMachine, leases: Any, settings: Any) -> Change:
     changed = {
-        each.first: _after(each, Event.EXPIRE, settings.delivery_attempts_max)
+        each.first: _after(each, Event.EXPIRE, settings)
         for lease in leases
         for each in self._ranges.between(max(lease.first, self.start), lease.last)
         if each.state is RecordState.LEASED and each.member_id == lease.member_id
