@@ -4,6 +4,7 @@ pipeline.json                   the pipeline's name and a random id
 run.json, run.lock              the last run; the lock is held while a run lives
 stop                            a request to stop, made by `penstock pipeline stop`
 spark.log, spark.out            what Spark has to say
+spark-home/                     links to the installed Spark, for a local one
 flows/<flow>/checkpoint/        Spark's
 flows/<flow>/flow.json          whose checkpoint it is, and what must not change in the flow
 flows/<flow>/reset.json         a reset has allowed a new checkpoint

@@ -13,6 +13,7 @@ from penstock.pipelines.running.gate import StopGate
 from penstock.pipelines.running.refusals import RunRefused
 from penstock.pipelines.running.sessions import (
     JAVA_OPTIONS,
+    faster_home,
     is_local,
     prepare_local,
     prepare_python,
@@ -21,6 +22,7 @@ from penstock.pipelines.running.sessions import (
 from penstock.pipelines.running.stop_signals import stop_by_signal
 from penstock.pipelines.running.waves import flows_before
 from penstock.pipelines.running.workers import refuse
+from penstock.spark.home import make_home
 from tests.unit.pipelines.running.rig import flow, pipeline, to_console, to_topic, topic_source
 
 
@@ -70,6 +72,33 @@ def test_a_local_spark_is_reached_from_this_machine_alone(master: str, expected:
     prepare_local(master, environment)
     assert is_local(master) == expected
     assert environment == ({"SPARK_LOCAL_IP": "127.0.0.1"} if expected else {})
+
+
+def test_only_a_local_spark_that_is_ours_gets_the_home_that_starts_faster(tmp_path: Path) -> None:
+    for master, given in (
+        ("local[2]", {}),
+        ("spark://host:7077", {}),
+        ("local", {"SPARK_HOME": "/opt/spark"}),
+    ):
+        environment = dict(given)
+        with faster_home(master, tmp_path, environment):
+            inside = dict(environment)
+        assert environment == given
+        is_ours = master == "local[2]"
+        assert inside == ({"SPARK_HOME": str(tmp_path / "spark-home")} if is_ours else given)
+
+
+def test_the_home_is_pyspark_without_the_archive_of_its_sources(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home")
+    assert (home / "bin" / "spark-submit").exists()
+    assert not (home / "python").exists()
+    made_at = (home / "jars").lstat().st_ino
+    assert make_home(home) == home
+    assert (home / "jars").lstat().st_ino == made_at
+    # Of a pyspark that is not there any more.
+    (home / "jars").unlink()
+    (home / "jars").symlink_to(tmp_path / "gone")
+    assert (make_home(home) / "jars").exists()
 
 
 def test_the_python_of_workers_is_a_setting() -> None:
