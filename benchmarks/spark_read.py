@@ -10,7 +10,7 @@ from benchmarks.page_cache import warm
 from benchmarks.spark_rig import OURS, SparkRig
 from benchmarks.spark_rounds import BEATS_CONNECTOR, Promise, Sample, figures, take_turns
 from benchmarks.spark_topics import KEY, delete_topic, fill_topic
-from penstock.spark.columns.decoding import BYTES_MAX, ROWS_MAX
+from penstock.columns.decoding import BYTES_MAX, ROWS_MAX
 
 IN_MEMORY = "ready_made"
 PARTITIONS = 2

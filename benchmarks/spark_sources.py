@@ -19,8 +19,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from penstock.spark.columns.arrow_layout import arrow_schema
-from penstock.spark.columns.layout import COLUMNS, spark_schema
+from penstock.columns.arrow_layout import arrow_schema
+from penstock.columns.layout import COLUMNS, spark_schema
 
 # As the source gives them when headers are not asked for.
 PLAIN_COLUMNS = COLUMNS[:-1]

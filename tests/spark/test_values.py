@@ -12,8 +12,8 @@ from pyspark.sql import types as spark_types
 from penstock.spark import decode
 from penstock.spark.values import DecodeRefused
 from tests.spark.rig import run_available_now
-from tests.unit.spark.values.avro_rows import record, written
-from tests.unit.spark.values.messages import message_class, sample_file
+from tests.unit.columns.values.avro_rows import record, written
+from tests.unit.columns.values.messages import message_class, sample_file
 
 SCHEMA = (
     "a INT, big BIGINT, b STRING, c ARRAY<INT>, d STRUCT<e: INT>, m MAP<STRING, INT>, "

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 from tests.spark.rig_server import SparkServer
-from tests.unit.spark.values.avro_rows import record, written
-from tests.unit.spark.values.messages import descriptor_set, message_class, sample_file
+from tests.unit.columns.values.avro_rows import record, written
+from tests.unit.columns.values.messages import descriptor_set, message_class, sample_file
 
 PROGRAM_TIMEOUT_S = 400
 AVRO = record(id="long", tags={"type": "array", "items": "string"})

@@ -90,7 +90,7 @@ def test_headers_keep_order_duplicates_nulls_and_empty_values(
     assert found == {value.encode(): headers or [] for value, headers in given}
 
 
-# What the encoder makes with each of them is told by tests/unit/spark/columns/test_encoding.py.
+# What the encoder makes with each of them is told by tests/unit/columns/test_encoding.py.
 @pytest.mark.parametrize(
     "codec",
     [

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
 )
 
-from penstock.spark.columns.layout import spark_schema
+from penstock.columns.layout import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

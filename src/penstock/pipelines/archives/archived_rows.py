@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from penstock.columns.arrow_layout import arrow_schema
 from penstock.pipelines.archives.ledger import ArchivedFile
 from penstock.pipelines.archives.refusals import ArchiveRefused
-from penstock.spark.columns.arrow_layout import arrow_schema
 
 # What a record is made of, and where it was.
 RECORD_COLUMNS = ("key", "value", "headers", "timestamp", "offset")

@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.spark.columns.arrow_layout import arrow_schema
-from penstock.spark.columns.layout import COLUMNS
+from penstock.columns.arrow_layout import arrow_schema
+from penstock.columns.layout import COLUMNS
 
 DATE = "date"
 

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from penstock.columns.layout import COLUMNS
 from penstock.pipelines.archives.description import archive_at
 from penstock.pipelines.specification.model import Options
-from penstock.spark.columns.layout import COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,6 +17,8 @@ from penstock.client.wire.cluster import WireCluster
 from penstock.client.wire.errors import place as words_for
 from penstock.client.wire.producing import BatchProducer
 from penstock.client.wire.settings import WireSettings
+from penstock.columns.decoding import Decoder
+from penstock.columns.encoding import Encoder, EncoderColumns
 from penstock.model.errors import Explained
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
 from penstock.pipelines.archives.archived_rows import (
@@ -28,8 +30,6 @@ from penstock.pipelines.archives.archived_rows import (
 from penstock.pipelines.archives.refusals import ArchiveRefused
 from penstock.pipelines.archives.row_queue import RowQueue, same_records
 from penstock.records.compression import Codec
-from penstock.spark.columns.decoding import Decoder
-from penstock.spark.columns.encoding import Encoder, EncoderColumns
 
 BATCH_BYTES_MAX = 512 * 1024
 # What can't be compressed grows by less than this share of it.

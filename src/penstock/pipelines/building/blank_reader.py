@@ -4,6 +4,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, StructType
 
+from penstock.columns.layout import COLUMNS, spark_schema
 from penstock.pipelines.building.refusing import refusing
 from penstock.pipelines.specification.model import (
     ArchiveSource,
@@ -13,7 +14,6 @@ from penstock.pipelines.specification.model import (
     TopicSource,
 )
 from penstock.pipelines.specification.problems import SpecificationRefused
-from penstock.spark.columns.layout import COLUMNS, spark_schema
 from penstock.spark.options.reading import read_options
 
 

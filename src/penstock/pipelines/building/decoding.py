@@ -6,10 +6,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, StructType
 
+from penstock.columns.layout import COLUMNS
 from penstock.pipelines.building.refusing import refusing
 from penstock.pipelines.specification.model import ArchiveSource, Decoding, TopicSource, ValueFormat
 from penstock.pipelines.specification.problems import SpecificationRefused
-from penstock.spark.columns.layout import COLUMNS
 from penstock.spark.options.given import Given
 from penstock.spark.values import decode
 from penstock.spark.values.dead_letters import ORIGINS, dead_letters

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as spark
 from pyspark.sql.streaming.query import StreamingQuery
 
+from penstock.columns.layout import COLUMNS, spark_schema
 from penstock.pipelines.building.blank_reader import BlankReader, columns_of
 from penstock.pipelines.building.datasets import Datasets
 from penstock.pipelines.building.spark_problems import problem_of
@@ -30,7 +31,6 @@ from penstock.pipelines.trying.differences import Comparison, compare
 from penstock.pipelines.trying.given_reader import GivenReader, without_decoding
 from penstock.pipelines.trying.given_rows import GivenRows, given_rows
 from penstock.pipelines.trying.typed_values import NotOfType, typed_row
-from penstock.spark.columns.layout import COLUMNS, spark_schema
 from penstock.spark.sessions import RECOMMENDED
 
 QUERY_TIMEOUT_S = 300

@@ -1,6 +1,6 @@
 """The columns that a read gives, named as Spark's Kafka source names them."""
 
-from penstock.spark.columns.layout import COLUMNS
+from penstock.columns.layout import COLUMNS
 from penstock.spark.options.errors import OptionError
 from penstock.spark.options.given import Given
 from penstock.spark.options.misspelt import nearest, nearest_hint

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pyspark.sql.types import StructType
 
-from penstock.spark.columns.layout import spark_schema
+from penstock.columns.layout import spark_schema
 from penstock.spark.options.errors import OptionError
 
 

@@ -39,7 +39,7 @@ def _scan_from(
 ) -> "Generator[pa.RecordBatch, None, int | None]":
     """Returns where to go on after a loss that the options allow, or None at the end."""
     # Planners import this module too, and they need no Arrow.
-    from penstock.spark.columns.decoding import Decoder
+    from penstock.columns.decoding import Decoder
 
     # A batch may still hold records from before `position`, and the decoder cuts them away.
     decoder = Decoder(

@@ -7,8 +7,8 @@ from pyspark.sql import functions as sf
 from pyspark.sql import types as spark
 from pyspark.sql.streaming.query import StreamingQuery
 
+from penstock.columns.values.refusals import DecodeRefused
 from penstock.spark.values.frames import quoted
-from penstock.spark.values.refusals import DecodeRefused
 from penstock.spark.writing.layout import HEADERS
 
 SOURCE_FORMAT = "penstock"

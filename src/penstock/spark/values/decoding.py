@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from pyspark.sql import DataFrame
 
+from penstock.columns.values.refusals import DecodeRefused
 from penstock.spark.values.frames import (
     check_columns,
     column_type,
@@ -11,7 +12,6 @@ from penstock.spark.values.frames import (
     require_binary,
     with_decoded,
 )
-from penstock.spark.values.refusals import DecodeRefused
 
 Decoding = Callable[..., DataFrame]
 
@@ -100,34 +100,29 @@ def _json(
 def _avro(
     df: DataFrame, schema: object, column: str, into: str, error: str, options: dict[str, object]
 ) -> DataFrame:
-    from penstock.spark.values.avro.decoder import AvroFormat
-    from penstock.spark.values.avro.nodes import spark_type
-    from penstock.spark.values.avro.schema import parse_schema, schema_text
+    from penstock.columns.values.avro.decoder import AvroFormat
+    from penstock.columns.values.avro.schema import schema_text
 
     framed = _framed(options)
     _refuse_others("avro", options)
     require_binary(df, column, "Avro")
-    text = schema_text(schema)
-    kind = spark_type(parse_schema(text))
-    wanted = AvroFormat(schema=text, header=FRAME_BYTES if framed else 0)
-    return with_decoded(df, quoted(column), wanted, kind, into, error)
+    wanted = AvroFormat(schema=schema_text(schema), header=FRAME_BYTES if framed else 0)
+    return with_decoded(df, quoted(column), wanted, into, error)
 
 
 def _protobuf(
     df: DataFrame, schema: object, column: str, into: str, error: str, options: dict[str, object]
 ) -> DataFrame:
-    from penstock.spark.values.protobuf.decoder import ProtobufFormat
-    from penstock.spark.values.protobuf.mapping import message_columns
-    from penstock.spark.values.protobuf.sources import message_source
+    from penstock.columns.values.protobuf.decoder import ProtobufFormat
+    from penstock.columns.values.protobuf.sources import message_source
 
     framed = _framed(options)
     message = options.pop("message", None)
     _refuse_others("protobuf", options)
     require_binary(df, column, "Protobuf")
     source = message_source(schema, None if message is None else str(message))
-    kind = message_columns(source.descriptor()).spark_type
     wanted = ProtobufFormat(source=source, framed=framed)
-    return with_decoded(df, quoted(column), wanted, kind, into, error)
+    return with_decoded(df, quoted(column), wanted, into, error)
 
 
 # The formats are imported when they are asked for: each has a library of its own.

@@ -8,10 +8,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql import types as spark
 from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.pandas.types import from_arrow_type
 
-from penstock.spark.values.arrays import struct_array
-from penstock.spark.values.refusals import DecodeRefused
-from penstock.spark.values.results import ValueFormat
+from penstock.columns.values.arrays import struct_array
+from penstock.columns.values.refusals import DecodeRefused
+from penstock.columns.values.results import ValueFormat, decoded_type
 
 VALUE_FIELD = "value"
 ERROR_FIELD = "error"
@@ -75,11 +76,14 @@ def once(expression: Column) -> Column:
     return sf.when(~sf.isnan(sf.rand(0)), expression)
 
 
+def decoded_spark_type(wanted: ValueFormat) -> spark.DataType:
+    return from_arrow_type(decoded_type(wanted), prefer_timestamp_ntz=True)
+
+
 def with_decoded(
     frame: DataFrame,
     value: Column,
     wanted: ValueFormat,
-    kind: spark.DataType,
     into: str,
     error: str,
 ) -> DataFrame:
@@ -93,7 +97,7 @@ def with_decoded(
             yield struct_array((VALUE_FIELD, ERROR_FIELD), parts, len(batch), None)
 
     fields = [
-        spark.StructField(VALUE_FIELD, kind),
+        spark.StructField(VALUE_FIELD, decoded_spark_type(wanted)),
         spark.StructField(ERROR_FIELD, spark.StringType()),
     ]
     # The annotations of the function tell Spark that it works on an iterator of arrays.

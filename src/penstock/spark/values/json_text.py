@@ -15,8 +15,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql import types as spark
 
+from penstock.columns.values.refusals import DecodeRefused
 from penstock.spark.values.frames import SCRATCH, quoted, with_columns
-from penstock.spark.values.refusals import DecodeRefused
 from penstock.spark.values.text import NOT_UTF_8
 
 # Each value is parsed as the only item of an array, followed by a marker: Spark's parser stops at

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql import types as spark
 
+from penstock.columns.values.refusals import DecodeRefused
+from penstock.columns.values.results import Decoded
 from penstock.spark.values.frames import quoted, with_decoded
-from penstock.spark.values.refusals import DecodeRefused
-from penstock.spark.values.results import Decoded
 
 NOT_UTF_8 = "The value is not valid UTF-8."
 
@@ -22,7 +21,7 @@ def decode_text(
     value = quoted(column)
     if name != "utf-8":
         wanted = TextFormat(encoding=name)
-        return with_decoded(frame, value.cast("binary"), wanted, spark.StringType(), into, error)
+        return with_decoded(frame, value.cast("binary"), wanted, into, error)
     text = value.cast("string")
     valid = sf.is_valid_utf8(text)
     kept = [quoted(each) for each in frame.columns]

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.columns.partitioning import murmur2_partitions
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
-from penstock.spark.columns.partitioning import murmur2_partitions
 from penstock.spark.writing.errors import InputError
 from penstock.spark.writing.slab import Slab
 

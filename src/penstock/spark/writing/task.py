@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from penstock.client.wire.cluster import WireCluster
 from penstock.client.wire.producing import BatchProducer
+from penstock.columns.encoding import Encoder, EncoderColumns
 from penstock.records.compression import Codec
-from penstock.spark.columns.encoding import Encoder, EncoderColumns
 from penstock.spark.options.writing import WriteOptions
 from penstock.spark.writing.epoch import TaskAttempt
 from penstock.spark.writing.layout import InputLayout

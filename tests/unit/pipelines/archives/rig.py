@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from penstock.client.wire.fetching import Fetched
 from penstock.client.wire.stamping import NO_SEQUENCE, NOBODY, stamp_producer
+from penstock.columns.arrow_layout import arrow_schema
+from penstock.columns.layout import COLUMNS
 from penstock.pipelines.archives.archiving_task import Target, archive_range
 from penstock.pipelines.archives.description import Description, write_description
 from penstock.pipelines.archives.ledger import Entry
@@ -19,8 +21,6 @@ from penstock.pipelines.archives.receipts_sink import ReceiptsSink
 from penstock.pipelines.lakes.opening import keeps_partition_columns, open_table
 from penstock.pipelines.sinks.sink import Epoch, Written
 from penstock.pipelines.specification.model import LakeFormat
-from penstock.spark.columns.arrow_layout import arrow_schema
-from penstock.spark.columns.layout import COLUMNS
 from penstock.spark.options.reading import read_options
 from penstock.spark.reading.topic_range import TopicRange
 

@@ -8,12 +8,12 @@ import pytest
 
 from penstock.client.wire.cluster import WireCluster
 from penstock.client.wire.settings import WireSettings
+from penstock.columns.decoding import Decoder
+from penstock.columns.layout import COLUMNS
 from penstock.pipelines.archives import replay_task
 from penstock.pipelines.archives.refusals import ArchiveRefused
 from penstock.pipelines.archives.replay_task import PartitionReplay, replay_partition
 from penstock.records.compression import Codec
-from penstock.spark.columns.decoding import Decoder
-from penstock.spark.columns.layout import COLUMNS
 from tests.unit.pipelines.archives.rig import Crash, MemoryTopic, Record, TestArchive
 from tests.unit.pipelines.archives.test_archived_rows import stretch
 

@@ -1,0 +1,1 @@
+"""Avro and Protobuf values to Arrow columns, with a reason for each that can't be decoded."""
