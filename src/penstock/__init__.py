@@ -1,3 +1,50 @@
-"""Penstock: one replicated log with three contracts behind three front doors."""
+"""Penstock: one replicated log with three contracts behind three front doors.
+
+What Python users need most is here: `penstock.Producer`, `penstock.read_arrow` and so on. Names are
+loaded when they are first used, because each stands on libraries that take long to import.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.client import Admin as Admin
+    from penstock.client import ClientError as ClientError
+    from penstock.client import Consumer as Consumer
+    from penstock.client import Producer as Producer
+    from penstock.client.sql import sql as sql
+    from penstock.client.tables import read_arrow as read_arrow
+    from penstock.client.tables import read_pandas as read_pandas
+    from penstock.client.tables import read_polars as read_polars
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "Admin": "penstock.client.admin",
+    "ClientError": "penstock.client.errors",
+    "Consumer": "penstock.client.consumer",
+    "Producer": "penstock.client.producer",
+    "read_arrow": "penstock.client.tables",
+    "read_pandas": "penstock.client.tables",
+    "read_polars": "penstock.client.tables",
+    "sql": "penstock.client.sql",
+}
+
+__all__ = [
+    "Admin",
+    "ClientError",
+    "Consumer",
+    "Producer",
+    "__version__",
+    "read_arrow",
+    "read_pandas",
+    "read_polars",
+    "sql",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_HOMES[name]), name)

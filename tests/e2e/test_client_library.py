@@ -9,7 +9,7 @@ import pytest
 
 from penstock.client import Admin, Consumer, Producer
 from penstock.client.errors import DeliveryFailed, GroupNotFound, TopicNotFound
-from penstock.client.offsets import AtTime, Beginning, End, Last
+from penstock.client.positions import AtTime, Beginning, End, Last
 from penstock.client.producer import Delivery
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
 from penstock.testing import Broker

@@ -25,7 +25,7 @@ BLOCK_TIMEOUT_S = 60
 # Packages come over the network; the test that asks for them first has all this time and its own.
 INSTALL_TIMEOUT_S = 240
 TEST_TIMEOUT_S = 600
-HOW_TO = ["connect-clients", "run-a-node", "choose-durability", "use-queues"]
+HOW_TO = ["connect-clients", "run-a-node", "choose-durability", "use-queues", "ask-with-sql"]
 
 
 @pytest.fixture(scope="session")

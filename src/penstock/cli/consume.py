@@ -15,7 +15,8 @@ from penstock.cli.interrupts import Interrupts
 from penstock.cli.options import client_options, key_format_option
 from penstock.cli.progress import Advance, progress
 from penstock.cli.template import Template, parse_template
-from penstock.cli.values import POSITION_HELP, PositionType
+from penstock.cli.values import PositionType
+from penstock.client.positions import POSITION_HELP
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ def _read_partitions(
     admin: "Admin", partitions: list[TopicPartition], writing: Writing, options: dict[str, Any]
 ) -> None:
     from penstock.client.consumer import Consumer
-    from penstock.client.offsets import End
+    from penstock.client.positions import End
 
     starts = admin.offsets.resolve(options["start"], partitions)
     stops = None
@@ -229,7 +230,7 @@ def _read_partitions(
 
 def _read_as_member(bootstrap: str, topic: str, writing: Writing, options: dict[str, Any]) -> None:
     from penstock.client.consumer import Consumer
-    from penstock.client.offsets import End
+    from penstock.client.positions import End
 
     start: Literal["earliest", "latest"] = (
         "latest" if isinstance(options["start"], End) else "earliest"
@@ -277,7 +278,7 @@ def _bar(total: int | None) -> Any:
 
 
 def _check_options(options: dict[str, Any], as_json: bool) -> None:
-    from penstock.client.offsets import Beginning, End
+    from penstock.client.positions import Beginning, End
 
     if options["follow"] and options["until"] is not None:
         raise click.UsageError("--follow and --until can't be combined")

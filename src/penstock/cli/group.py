@@ -8,7 +8,8 @@ from penstock.cli.failures import CommandFailed, attempt_each, fail_together
 from penstock.cli.lazy_group import CommandGroup
 from penstock.cli.options import client_options
 from penstock.cli.output import counted, print_json, print_table
-from penstock.cli.values import POSITION_HELP, PositionType
+from penstock.cli.values import PositionType
+from penstock.client.positions import POSITION_HELP
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
 
 if TYPE_CHECKING:

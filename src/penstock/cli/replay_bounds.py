@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import click
 
-from penstock.cli.values import parse_position
+from penstock.client.positions import parse_position
 
 TIME_HELP = (
     "a time (2026-05-01T12:00), milliseconds since 1970 (@1777636800000), or how long ago (15m, 2h)"
@@ -31,7 +31,7 @@ class TimeType(click.ParamType[Moment]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> Moment:
-        from penstock.client.offsets import AtTime
+        from penstock.client.positions import AtTime
 
         text = str(value).strip().lower()
         position = parse_position(text, now_ms=int(time.time() * 1000))

@@ -8,7 +8,8 @@ from penstock.cli.failures import CommandFailed, Outcome, attempt_each, fail_tog
 from penstock.cli.lazy_group import CommandGroup
 from penstock.cli.options import client_options, setting_pairs
 from penstock.cli.output import counted, print_json, print_table
-from penstock.cli.values import POSITION_HELP, KeptType, PositionType
+from penstock.cli.values import KeptType, PositionType
+from penstock.client.positions import POSITION_HELP
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
 
 if TYPE_CHECKING:

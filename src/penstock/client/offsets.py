@@ -1,49 +1,17 @@
-"""Offsets of partitions, and the positions that people name: the end, an hour ago, the last ten."""
+"""Offsets of partitions, and what positions mean in them."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 import confluent_kafka
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from penstock.client.asking import Asking
+from penstock.client.positions import AtOffset, AtTime, Beginning, End, Last, Position
 from penstock.model.ids import TopicPartition
-
-
-@dataclass(frozen=True, slots=True)
-class Beginning:
-    """The first record that is kept."""
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """Behind the last record."""
-
-
-@dataclass(frozen=True, slots=True)
-class AtOffset:
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class Last:
-    """This many offsets before the end."""
-
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class AtTime:
-    """The first record that is not older than this time; the end if there is none."""
-
-    timestamp_ms: int
-
 
 # librdkafka's marks for the two ends of a partition.
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-
-Position = Beginning | End | AtOffset | Last | AtTime
 
 
 class Offsets:

@@ -23,6 +23,7 @@ COMMANDS = [
     "config",
     "profile",
     "log",
+    "sql",
     "bench",
     "doctor",
     "pipeline",

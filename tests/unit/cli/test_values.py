@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from penstock.cli.values import parse_position
-from penstock.client.offsets import AtOffset, AtTime, Beginning, End, Last
+from penstock.client.positions import AtOffset, AtTime, Beginning, End, Last, parse_position
 
 NOW_MS = 1_800_000_000_000
 

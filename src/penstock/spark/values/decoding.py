@@ -16,8 +16,6 @@ from penstock.spark.values.frames import (
 Decoding = Callable[..., DataFrame]
 
 FRAMINGS = (None, "confluent")
-# A zero byte and the four bytes of a schema's id.
-FRAME_BYTES = 5
 
 
 def decode(
@@ -100,7 +98,7 @@ def _json(
 def _avro(
     df: DataFrame, schema: object, column: str, into: str, error: str, options: dict[str, object]
 ) -> DataFrame:
-    from penstock.columns.values.avro.decoder import AvroFormat
+    from penstock.columns.values.avro.decoder import FRAME_BYTES, AvroFormat
     from penstock.columns.values.avro.schema import schema_text
 
     framed = _framed(options)

@@ -1,0 +1,136 @@
+"""`penstock sql`: an answer about topics in a second, without Spark."""
+
+import csv
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock.cli.options import bootstrap_option
+from penstock.cli.output import Cell, counted, print_table
+from penstock.cli.values import PositionType
+from penstock.client.positions import POSITION_HELP
+from penstock.client.tables import Bound
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# More rows do not make a table that a person reads.
+ROWS_SHOWN_MAX = 1_000
+FORMATS = ("auto", "json", "text", "bytes", "avro", "protobuf")
+
+
+@click.command()
+@click.argument("query")
+@click.option("--from", "-o", "start", type=PositionType(), help=f"First record: {POSITION_HELP}.")
+@click.option("--to", "end", type=PositionType(), help="End, in the same form; not included.")
+@click.option(
+    "--values",
+    "value_format",
+    type=click.Choice(FORMATS),
+    default="auto",
+    show_default=True,
+    help="Format of the values; auto looks at the records.",
+)
+@click.option(
+    "--schema",
+    metavar="SCHEMA",
+    help=(
+        "Of JSON: fields and types, as in 'id BIGINT, tags VARCHAR[]'. "
+        "Of Avro: a schema or its file. Of Protobuf: the file of a descriptor set."
+    ),
+)
+@click.option("--message", metavar="NAME", help="Protobuf message in the descriptor set.")
+@click.option(
+    "--framing",
+    type=click.Choice(["confluent"]),
+    help="What comes before each value: the header of a schema registry.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print each row as a line of JSON.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV with a line of names.")
+@bootstrap_option
+def sql(
+    query: str,
+    start: Bound,
+    end: Bound,
+    value_format: str,
+    schema: str | None,
+    message: str | None,
+    framing: str | None,
+    as_json: bool,
+    as_csv: bool,
+    bootstrap: str,
+) -> None:
+    """Ask a question about topics in SQL.
+
+    Each topic is a table with the columns key, value, topic, partition, offset, timestamp,
+    timestampType and headers. Fields of JSON, Avro and Protobuf values are value.NAME. Put names
+    with hyphens or dots in double quotes. DuckDB answers, so its SQL is understood.
+
+    \b
+    penstock sql "SELECT value.sensor, avg(value.celsius) FROM readings GROUP BY ALL"
+    penstock sql --from 1h 'SELECT count(*) FROM "web-clicks" WHERE value.page = $$/home$$'
+    """
+    from penstock.client.sql import Session, Values
+
+    if as_json and as_csv:
+        raise click.UsageError("--json and --csv exclude each other.")
+    values = Values(format=value_format, schema=schema, message=message, framing=framing)
+    with Session(bootstrap=bootstrap, start=start, end=end, values=values) as session:
+        answer = session.ask(query)
+        rows = (row for batch in answer.batches for row in _rows(batch))
+        if as_json:
+            _print_json(answer.schema.names, rows)
+        elif as_csv:
+            _print_csv(answer.schema.names, rows)
+        else:
+            _print_table(answer.schema.names, rows)
+
+
+def _rows(batch: "pa.RecordBatch") -> Iterator[tuple[Any, ...]]:
+    # Not by name: a query may give two columns the same one.
+    return zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def _print_json(names: Sequence[str], rows: Iterator[tuple[Any, ...]]) -> None:
+    for row in rows:
+        line = json.dumps(dict(zip(names, row, strict=True)), default=_text, ensure_ascii=False)
+        sys.stdout.write(f"{line}\n")
+
+
+def _print_csv(names: Sequence[str], rows: Iterator[tuple[Any, ...]]) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows([_cell(value) for value in row] for row in rows)
+
+
+def _print_table(names: Sequence[str], rows: Iterator[tuple[Any, ...]]) -> None:
+    shown = list(islice(rows, ROWS_SHOWN_MAX))
+    print_table(names, ([_cell(value) for value in row] for row in shown))
+    left = sum(1 for _ in rows)
+    if left:
+        total = counted(len(shown) + left, "row")
+        click.echo(f"{total}; the first {len(shown):,} are shown.", err=True)
+
+
+def _cell(value: Any) -> Cell:
+    if value is None or (isinstance(value, str | int) and not isinstance(value, bool)):
+        return value
+    if isinstance(value, dict | list):
+        return json.dumps(value, default=_text, ensure_ascii=False)
+    return _text(value)
+
+
+def _text(value: Any) -> str:
+    """What JSON has no form for."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, bytes):
+        return value.decode(errors="backslashreplace")
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="milliseconds")
+    return str(value)
