@@ -156,6 +156,7 @@ class LogState:
         return Segment(
             self.open_files.file(segment_path(self.directory, base_offset)),
             facts,
+            log=self,
             open_files=self.open_files,
             index_interval=self.config.index_interval_bytes,
             indexes=SegmentIndexes.empty(base_offset),
@@ -168,6 +169,7 @@ class LogState:
         return Segment(
             self.open_files.file(path),
             facts,
+            log=self,
             open_files=self.open_files,
             index_interval=self.config.index_interval_bytes,
             indexes=None if facts.size > 0 else SegmentIndexes.empty(facts.base_offset),
