@@ -15,6 +15,7 @@ from penstock.model.file_ranges import FileRange
 from penstock.model.ids import GroupId, TopicId
 from penstock.queues.commands import AcquiredRange
 from penstock.records.batch import parse_header
+from penstock.replication.replica import Replica
 from penstock.storage.log import Log, Scrubbed
 from tests.unit.broker.queue_rig import TOPIC, G, M, N, QueueNode, data_of, leased, turns
 from tests.unit.lone_node import run
@@ -361,6 +362,30 @@ def test_another_member_can_not_acknowledge_and_nothing_changes(tmp_path: Path) 
         assert refused is not None
         assert refused.reason is Reason.INVALID_RECORD_STATE
         assert await node.acknowledge(0, 0) is None
+        await node.stop()
+
+    run(scenario)
+
+
+def test_who_does_not_lead_any_more_refuses_no_acknowledgement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next leader may have leased what this one knows nothing of."""
+
+    async def confirm() -> None:
+        raise Refused(Reason.NOT_LEADER_OR_FOLLOWER, "somebody else leads")
+
+    async def scenario() -> None:
+        node = await QueueNode.begin(tmp_path)
+        await node.send(b"a")
+        await node.poll()
+        monkeypatch.setattr(Replica, "confirm", lambda _: confirm())
+        for offset in (0, 7):
+            refused = await node.acknowledge(offset, offset, member_id=N)
+            assert refused is not None
+            assert refused.reason is Reason.NOT_LEADER_OR_FOLLOWER
+        assert await node.acknowledge(0, 0) is None, "what is stored was confirmed by that"
+        monkeypatch.undo()
         await node.stop()
 
     run(scenario)
