@@ -12,9 +12,10 @@ import pytest
 from penstock.model.errors import StorageDamaged
 from penstock.model.ids import LogIndex, Offset
 from penstock.model.topic_config import TopicConfig
-from penstock.records.batch import BatchHeader, parse_header
+from penstock.records.batch import BatchHeader, decode_records, parse_header
 from penstock.records.own_entries import OwnKind, build_gap
 from penstock.storage.log import Log, LogBase
+from penstock.storage.log_entries import DATA, GAP
 from tests.unit.storage.fault_file_system import FaultFileSystem
 from tests.unit.storage.logs import START_MS, Bench, batch, own, record
 
@@ -44,7 +45,14 @@ class Stored(NamedTuple):
 class Archive:
     """A log of several terms and segments that another process wrote, and every batch in it."""
 
-    def __init__(self, *, has_indexes: bool = True, state_offset: int | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        has_indexes: bool = True,
+        state_offset: int | None = None,
+        is_compacted: bool = False,
+    ) -> None:
+        self._keys = 4 if is_compacted else 1000
         self.disk = FaultFileSystem()
         self.bench = Bench(self.disk, SMALL)
         log = self.bench.create(LogBase())
@@ -54,6 +62,8 @@ class Archive:
                 log.append([self._batch(log, term, number)])
         log.append([build_gap(offset=log.end_offset, span=3, term=4)])
         log.append([self._batch(log, 4, 1)])
+        if is_compacted:
+            assert log.compact(START_MS + 10**9, log.end_offset).records_dropped > 9
         self.end = log.end_offset
         covered = self.end if state_offset is None else Offset(state_offset)
         log.checkpoint(state=b"", state_offset=covered, flushed_offset=self.end)
@@ -67,7 +77,11 @@ class Archive:
     def _batch(self, log: Log, term: int, number: int) -> bytes:
         offset = log.end_offset
         records = [
-            record(b"v" * (5 * number), b"key %d" % (offset + each), START_MS + offset + each)
+            record(
+                b"v" * (5 * number),
+                b"%d" % ((offset + each) % self._keys),
+                START_MS + offset + each,
+            )
             for each in range(1 + number % 3)
         ]
         return batch(offset, *records, term=term)
@@ -94,6 +108,10 @@ class Archive:
                 self.disk.damage(each.path, each.position + byte, bits)
                 yield each
                 self.disk.damage(each.path, each.position + byte, bits)
+
+    def gap_offsets(self) -> set[int]:
+        gaps = [each.header for each in self.clients if each.header.is_gap]
+        return {offset for gap in gaps for offset in range(gap.base_offset, gap.next_offset)}
 
 
 def read_range(log: Log, offset: int, bytes_max: int) -> bytes:
@@ -127,30 +145,28 @@ def expect_written(archive: Archive, first: Stored, data: bytes) -> None:
 
 def replicate(archive: Archive, log: Log) -> None:
     by_offset = {each.header.base_offset: each.data for each in archive.clients}
+    gaps = archive.gap_offsets()
     for index in range(1, log.last_index + 1):
         with suppress(StorageDamaged, LookupError):
             for entry in log.entries(LogIndex(index), LogIndex(log.last_index + 1), 1):
-                if entry.batch and entry.kind == 0:
-                    offset = log.offset_after(LogIndex(entry.first_index - 1))
-                    assert entry.batch == by_offset[offset]
-                elif not entry.batch:
-                    # The only gap that was written, or a part of it.
-                    first = log.offset_after(LogIndex(entry.first_index - 1))
-                    assert first in range(archive.end - 5, archive.end - 1)
+                first = log.offset_after(LogIndex(entry.first_index - 1))
+                if entry.kind == GAP:
+                    assert gaps.issuperset(range(first, log.offset_after(LogIndex(entry.index))))
+                elif entry.kind == DATA:
+                    assert entry.batch == by_offset[first]
 
 
 def look_up(archive: Archive, log: Log) -> None:
+    written = [
+        (found.offset, each.header.leader_epoch)
+        for each in archive.clients
+        for found in decode_records(each.data)
+    ]
     for offset in range(archive.end):
         with suppress(StorageDamaged):
             found = log.offset_for_timestamp(START_MS + offset, log.end_offset)
-            if found is not None:
-                written = [
-                    each.header
-                    for each in archive.clients
-                    if each.header.record_count and each.header.last_offset >= offset
-                ]
-                assert found.offset == max(offset, written[0].base_offset)
-                assert found.term == written[0].leader_epoch
+            later = [each for each in written if each[0] >= offset]
+            assert later[:1] == ([] if found is None else [(found.offset, found.term)])
 
 
 def find_starts(archive: Archive, log: Log) -> None:
@@ -166,20 +182,22 @@ def find_starts(archive: Archive, log: Log) -> None:
 READERS = {each.__name__: each for each in (consume, replicate, look_up, find_starts)}
 
 
+@pytest.mark.parametrize("is_compacted", [False, True])
 @pytest.mark.parametrize("has_indexes", [True, False])
 @pytest.mark.parametrize("reader", READERS.values(), ids=READERS.keys())
 def test_a_reader_gets_what_was_written_or_hears_of_damage(
-    reader: Callable[[Archive, Log], None], has_indexes: bool
+    reader: Callable[[Archive, Log], None], has_indexes: bool, is_compacted: bool
 ) -> None:
-    archive = Archive(has_indexes=has_indexes)
+    archive = Archive(has_indexes=has_indexes, is_compacted=is_compacted)
     reader(archive, archive.bench.open())
     for _ in archive.rots():
         with suppress(StorageDamaged):
             reader(archive, archive.bench.open())
 
 
-def test_a_consumer_never_gets_past_a_batch_that_is_not_in_its_place() -> None:
-    archive = Archive()
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_a_consumer_never_gets_past_a_batch_that_is_not_in_its_place(is_compacted: bool) -> None:
+    archive = Archive(is_compacted=is_compacted)
     for bad in archive.rots():
         for bytes_max in (1, 2000):
             with pytest.raises(StorageDamaged):
