@@ -15,7 +15,7 @@ from penstock.broker.later import Later
 from penstock.broker.partitions import Partitions
 from penstock.broker.rack_selector import RackAwareSelector
 from penstock.broker.readers import Fetched, Reader, Wanted
-from penstock.model.errors import Reason, Refused
+from penstock.model.errors import Reason, Refused, StorageDamaged
 from penstock.model.file_ranges import FileRange
 from penstock.model.limits import Limits
 from penstock.records.errors import CorruptBatch
@@ -172,11 +172,22 @@ class Fetch:
         return min(query.bytes_min, query.bytes_max, self._limits.fetch_bytes_max)
 
     def prepare(self, cold: list[Fetched], magic: int, then: Callable[[], None]) -> None:
+        unreadable: list[tuple[Fetched, Replica, OSError | StorageDamaged]] = []
+
         def work() -> None:
             for fetched in cold:
-                _prepare(fetched, magic)
+                assert fetched.cold_on is not None
+                try:
+                    _prepare(fetched, fetched.cold_on, magic)
+                except (OSError, StorageDamaged) as error:
+                    unreadable.append((fetched, fetched.cold_on, error))
 
-        self._cold_reads.run(work, then)
+        def ended() -> None:
+            for fetched, replica, error in unreadable:
+                fetched.fail(replica.unreadable(error).reason)
+            then()
+
+        self._cold_reads.run(work, ended)
 
 
 class FetchCall(Later[FetchAnswer]):
@@ -340,19 +351,16 @@ def _least_high_watermark(wanted: Wanted, replica: Replica) -> int:
     return max(replica.high_watermark, min(wanted.offset, replica.log_end_offset))
 
 
-def _prepare(fetched: Fetched, magic: int) -> None:
+def _prepare(fetched: Fetched, replica: Replica, magic: int) -> None:
     """In a worker thread: reads what is cold, and turns it into what an old consumer reads."""
-    found, replica = fetched.records, fetched.cold_on
+    found = fetched.records
     assert isinstance(found, FileRange)
-    assert replica is not None
+    if magic == MAGIC_NEWEST:
+        replica.warm(found)
+        return
     try:
-        if magic == MAGIC_NEWEST:
-            replica.warm(found)
-        else:
-            converted = downgrade(found.read(), magic)
-            found.release()
-            fetched.records = converted
-    except OSError:
-        fetched.fail(Reason.STORAGE_ERROR)
+        converted = downgrade(replica.content(found), magic)
+        found.release()
+        fetched.records = converted
     except CorruptBatch:
         fetched.fail(Reason.CORRUPT_MESSAGE)

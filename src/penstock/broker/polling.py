@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from penstock.broker.cold_reads import ColdReads
 from penstock.broker.later import Task
 from penstock.model.clock import Clock
-from penstock.model.errors import Reason, Refused
+from penstock.model.errors import Reason, Refused, StorageDamaged
 from penstock.model.file_ranges import FileRange
 from penstock.model.ids import GroupId, MemberId, TopicId
 from penstock.queues.commands import AcquiredRange
@@ -294,7 +294,10 @@ class Poll:
             if not replica.is_hot(found):
                 await self._in_worker(lambda: replica.warm(found))
             return scan_batches(found)
-        except (OSError, CorruptBatch) as error:
+        except (OSError, StorageDamaged) as error:
+            found.release()
+            raise replica.unreadable(error) from error
+        except CorruptBatch as error:
             found.release()
             detail = f"{replica.partition} can't be read: {error}"
             raise Refused(Reason.STORAGE_ERROR, detail) from error

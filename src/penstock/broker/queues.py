@@ -160,9 +160,22 @@ class Queues:
     ) -> dict[Place, Refused | None]:
         """For each partition why it is refused, or None once it is stored."""
         _check_names(group_id, member_id)
-        return await self._on_each(
-            group_id, acks, lambda queue, place: queue.acknowledge(member_id, acks[place])
-        )
+        refusing: dict[Place, LedQueue] = {}
+
+        def decide(queue: LedQueue, place: Place) -> Commit:
+            try:
+                return queue.acknowledge(member_id, acks[place])
+            except Refused:
+                refusing[place] = queue
+                raise
+
+        outcomes = await self._on_each(group_id, acks, decide)
+        for place, queue in refusing.items():
+            try:
+                await queue.confirm()
+            except Refused as refused:
+                outcomes[place] = refused
+        return outcomes
 
     async def release(
         self,

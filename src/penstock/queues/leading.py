@@ -41,6 +41,8 @@ logger = logging.getLogger(__name__)
 # How long the share coordinator is asked again while it changes.
 RETRIED_S_MAX = 5.0
 RETRY_PAUSE_S = 0.05
+# How long a majority is waited for before nobody knows whether this node leads.
+CONFIRM_S_MAX = 5.0
 
 # The coordinator was not there, or it did not begin: what was asked has changed nothing.
 _NOT_DONE = frozenset(
@@ -81,6 +83,7 @@ class DataLog(Protocol):
     def log_end_offset(self) -> int: ...
 
     def check_leader(self) -> None: ...
+    async def confirm(self) -> None: ...
     def on_advance(self, callback: Callable[[], None], /) -> Watch: ...
     def on_leadership(self, callback: Callable[[], None], /) -> Watch: ...
 
@@ -301,6 +304,19 @@ class LedQueue:
             self._set_alarm()
         self._ended_leases()
         return commit
+
+    async def confirm(self) -> None:
+        """Returns once it is sure that the copy was the newest one until now; raises Refused if it
+        may not have been. A leader that was replaced without knowing it would refuse what another
+        one has leased."""
+        try:
+            async with asyncio.timeout(CONFIRM_S_MAX):
+                await self.log.confirm()
+        except TimeoutError:
+            detail = f"no majority confirms who leads {self.key}"
+            raise Refused(Reason.COORDINATOR_NOT_AVAILABLE, detail) from None
+        if self._closed is not None:
+            raise self._closed
 
     def release(self, member_id: MemberId) -> Commit:
         """Gives back everything that the member has."""

@@ -8,10 +8,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from penstock.model.errors import Reason, Refused
+from penstock.model.errors import Reason, Refused, StorageDamaged
 from penstock.model.ids import Offset
 from penstock.records.batch import CorruptBatch
 from penstock.records.record import Record
@@ -166,7 +167,10 @@ class Feed(Generic[S, R]):
             return None
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._executor, _decode, found.read, offset)
+            read = partial(self.replica.content, found)
+            return await loop.run_in_executor(self._executor, _decode, read, offset)
+        except StorageDamaged as damage:
+            raise self.replica.unreadable(damage) from damage
         except (OSError, CorruptBatch) as error:
             raise self._unreadable(error) from error
         finally:

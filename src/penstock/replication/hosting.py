@@ -13,11 +13,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from penstock.model.clock import Clock
-from penstock.model.errors import Reason, Refused
+from penstock.model.errors import Reason, Refused, StorageDamaged
 from penstock.model.ids import Offset
 from penstock.records.batch import CorruptBatch, build_batch
 from penstock.records.record import Headers, Record
@@ -275,6 +276,8 @@ class Host(Generic[S, R]):
                 replica.high_watermark,
             )
             return state, offset, await self._replay(state, offset)
+        except StorageDamaged as damage:
+            raise replica.unreadable(damage) from damage
         except (OSError, CorruptBatch) as error:
             detail = f"{replica.partition} can't be read back: {error}"
             raise Refused(Reason.STORAGE_ERROR, detail) from error
@@ -301,8 +304,9 @@ class Host(Generic[S, R]):
                 self.replica.check_leader()
                 continue
             try:
+                read = partial(self.replica.content, found)
                 applied, offset = await loop.run_in_executor(
-                    self._executor, self._apply_all, state, found.read, offset
+                    self._executor, self._apply_all, state, read, offset
                 )
             finally:
                 found.release()

@@ -36,7 +36,7 @@ from penstock.replication.positions import NOT_FOUND, FoundOffset, Position, end
 from penstock.replication.producer_states import Producer, ProducerBatch
 from penstock.replication.replica_parts import ReplicaParts
 from penstock.replication.watches import Watch
-from penstock.storage.log import Scrubbed
+from penstock.storage.log import LogRange, Scrubbed
 
 logger = logging.getLogger(__name__)
 
@@ -388,12 +388,24 @@ class Replica(GroupMember):
             self._log.load_index(Offset(offset))
 
     def is_hot(self, found: FileRange) -> bool:
-        """Whether sending the range will hardly wait for the disk."""
+        """Whether it may be sent as it is: it neither waits for the disk nor can it have rotted."""
+        assert isinstance(found, LogRange)
         return self._log.is_hot(found)
 
     def warm(self, found: FileRange) -> None:
-        """Brings the range into memory; blocks, so for worker threads only."""
+        """Makes it fit to be sent; for worker threads. What it raises is for `unreadable`."""
+        assert isinstance(found, LogRange)
         self._log.warm(found)
+
+    def content(self, found: FileRange) -> bytes:
+        """The bytes of the range, checked as by `warm` if need be."""
+        if not self.is_hot(found):
+            self.warm(found)
+        return found.read()
+
+    def unreadable(self, error: OSError | StorageDamaged) -> Refused:
+        """What to answer where a range could not be read; damage stops the replica."""
+        return self._keeper.unreadable(error)
 
     def on_advance(self, callback: Callable[[], None]) -> Watch:
         """Calls back whenever the high watermark moved, leadership or members changed, or the

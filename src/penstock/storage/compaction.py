@@ -204,11 +204,9 @@ class Compactor:
             self._appender.sync()
             state.finish_swap()
             segments = state.segments.replace(gone, new)
-            sparse_below = max(state.sparse_below, cleaned_offset)
             checkpoint = state.to_checkpoint()._replace(
                 segments=tuple(segment.facts for segment in segments),
                 cleaned_offset=cleaned_offset,
-                sparse_below=sparse_below,
             )
             swap = Swap(
                 cleaned=tuple(segment.base_offset for segment in new),
@@ -217,8 +215,6 @@ class Compactor:
             )
             commit_swap(state.directory, state.file_system, swap)
             state.note_flushed(checkpoint)
-            # Anyone who sees the new segments must know that they have gaps.
-            state.sparse_below = sparse_below
             state.cleaned_offset = cleaned_offset
             state.segments = segments
             for segment in gone:

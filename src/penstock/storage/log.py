@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from penstock.model.clock import Clock
-from penstock.model.file_ranges import FileRange
 from penstock.model.ids import LogIndex, Offset, Term
 from penstock.model.topic_config import TopicConfig
 from penstock.records.batch import BatchHeader
@@ -31,6 +30,8 @@ from penstock.storage.file_system import Bytes, FileSystem, SyncFailed, WholeDis
 from penstock.storage.layout import CHECKPOINT
 from penstock.storage.log_entries import LogEntry as LogEntry
 from penstock.storage.log_entries import entry_start, read_entries
+from penstock.storage.log_ranges import LogRange as LogRange
+from penstock.storage.log_ranges import find_range, is_hot, warm
 from penstock.storage.log_state import Extent, LogState
 from penstock.storage.open_files import FileGone, OpenFiles
 from penstock.storage.own_table import EntriesCut as EntriesCut
@@ -53,7 +54,6 @@ _Found = TypeVar("_Found")
 
 NEW_LOG = LogBase()
 BEGIN = Offset(0)
-_WARM_BYTES = 1024 * 1024
 PRODUCER_EXPIRY_MS = 24 * 3600 * 1000
 
 
@@ -264,8 +264,7 @@ class Log:
             raise EntriesCut(f"no entry starts at {low} and ends before {high}")
 
         def look(segments: SegmentList, own: OwnTable) -> list[LogEntry]:
-            sparse_below = self._state.sparse_below
-            return read_entries(segments, own, low, high, bytes_max, sparse_below)
+            return read_entries(segments, own, low, high, bytes_max)
 
         return self._looking_between(low, high - 1, look)
 
@@ -415,7 +414,7 @@ class Log:
 
     # Reading
 
-    def read(self, offset: Offset, bytes_max: int, end: Offset) -> FileRange | None:
+    def read(self, offset: Offset, bytes_max: int, end: Offset) -> LogRange | None:
         """Whole batches of one segment from the one that holds `offset`, none past `end`.
 
         At least one batch, even if it is larger than `bytes_max`; None if there is none. Raft's
@@ -427,7 +426,7 @@ class Log:
         while True:
             segments, cuts = self._state.segments, self._state.cuts
             try:
-                found = self._read(segments, offset, bytes_max, end)
+                found = find_range(self._state, segments, offset, bytes_max, end)
             except Exception as error:
                 self._check_changed(error, segments, cuts)
                 continue
@@ -466,20 +465,6 @@ class Log:
         elif not self._state.was_cut_since(cuts):
             raise error
 
-    def _read(
-        self, segments: SegmentList, offset: int, bytes_max: int, end: int
-    ) -> FileRange | None:
-        for segment in segments.from_offset(offset):
-            if segment.base_offset >= end:
-                return None
-            # First the tail, then the table: so it knows of all own entries in the segment.
-            tail = segment.tail
-            next_own = self._state.own.next_offset
-            found = segment.range_of(offset, bytes_max, end, tail, next_own)
-            if found is not None:
-                return FileRange(segment.file, *found, is_cut=next_own(offset) < end)
-        return None
-
     def is_indexed(self, offset: Offset) -> bool:
         """Whether `read` will find the offset without reading or building an index first."""
         found = self._state.segments.from_offset(offset)
@@ -494,15 +479,14 @@ class Log:
 
         self._looking(load)
 
-    def is_hot(self, file_range: FileRange) -> bool:
-        """Whether the bytes were written so lately that they need no disk access."""
-        return file_range.file is self._state.segments.active.file
+    def is_hot(self, found: LogRange) -> bool:
+        """Whether the bytes may be sent at once: they need neither a disk access nor a check."""
+        return is_hot(self._state, found)
 
-    def warm(self, file_range: FileRange) -> None:
-        """Brings the bytes into the page cache, so that sending them does not wait for the disk."""
-        end = file_range.position + file_range.length
-        for position in range(file_range.position, end, _WARM_BYTES):
-            file_range.file.pread(min(_WARM_BYTES, end - position), position)
+    def warm(self, found: LogRange) -> None:
+        """Makes the bytes fit to be sent: they come into the page cache, so that nobody waits for
+        the disk, and each batch is checked to be in its place. Raises StorageDamaged."""
+        warm(self._state, found)
 
     def offset_for_timestamp(self, timestamp_ms: int, end: Offset) -> TimedOffset | None:
         """The first record below `end` that is not earlier: its offset, timestamp and term."""

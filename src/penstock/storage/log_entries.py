@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from penstock.model.errors import StorageDamaged
 from penstock.records.batch import BatchHeader, CorruptBatch, crc_matches, parse_header
-from penstock.storage.continuity import misfit
 from penstock.storage.own_table import EntriesCut, OwnEntry, OwnTable
 from penstock.storage.segment import Segment
 from penstock.storage.segment_list import SegmentList
@@ -47,12 +46,11 @@ class _Budget:
 
 
 def read_entries(
-    segments: SegmentList, own: OwnTable, low: int, high: int, bytes_max: int, sparse_below: int
+    segments: SegmentList, own: OwnTable, low: int, high: int, bytes_max: int
 ) -> list[LogEntry]:
     """The entries in [low, high), where one begins at `low` (or a gap is) and one ends at `high`.
 
-    At least one, then as many as fit into `bytes_max`. Only below the offset `sparse_below` may
-    anything be missing: elsewhere what looks like a gap is an offset that rotted.
+    At least one, then as many as fit into `bytes_max`.
     """
     found: list[LogEntry] = []
     budget = _Budget(bytes_max)
@@ -62,7 +60,7 @@ def read_entries(
             new, is_all = _take_own(entry, budget)
         else:
             end = own.offset_after(min(high, own.next_index(low)) - 1)
-            stretch = _Stretch(segments, own, own.offset_after(low - 1), end, sparse_below)
+            stretch = _Stretch(segments, own, own.offset_after(low - 1), end)
             new, is_all = stretch.read(budget)
         found += new
         if not is_all:
@@ -81,15 +79,12 @@ def _take_own(entry: OwnEntry, budget: _Budget) -> tuple[list[LogEntry], bool]:
 class _Stretch:
     """Offsets between two own entries: batches and gaps of one term."""
 
-    def __init__(
-        self, segments: SegmentList, own: OwnTable, offset: int, end: int, sparse_below: int
-    ) -> None:
+    def __init__(self, segments: SegmentList, own: OwnTable, offset: int, end: int) -> None:
         self._segments = segments
-        self._sparse_below = sparse_below
         self._own = own
         # How far the entries below go; a gap from there on is not among them yet.
         self._covered = offset
-        self._start = self._offset = offset
+        self._offset = offset
         self._end = end
         # What must be added to an offset to get its index.
         self._shift = own.index_of(offset) - offset
@@ -124,6 +119,8 @@ class _Stretch:
 
     def _read_range(self, segment: Segment, place: tuple[int, int], budget: _Budget) -> bool:
         position, length = place
+        # An offset that rotted would look like a gap.
+        segment.check(position, position + length)
         data = segment.file.pread(length, position)
         start = 0
         # What is behind the end may be cut off or written again at this moment.
@@ -142,32 +139,11 @@ class _Stretch:
         """The header of a batch that may be sent to others: what rotted here must not spread."""
         try:
             header = parse_header(data, start)
-            detail = misfit(
-                header,
-                self._expected(segment, header, position + start),
-                self._sparse_below,
-                end=segment.next_offset,
-                term=self._term,
-            )
-            if not detail and not crc_matches(data, start, header):
-                detail = "the checksum does not match"
+            if not crc_matches(data, start, header):
+                raise CorruptBatch("the checksum does not match")
         except CorruptBatch as error:
             raise StorageDamaged(str(segment.file.path), position + start, str(error)) from None
-        if detail:
-            raise StorageDamaged(str(segment.file.path), position + start, detail)
         return header
-
-    def _expected(self, segment: Segment, header: BatchHeader, position: int) -> int:
-        """The offset that the batch at `position` should have."""
-        is_first = self._offset == self._start
-        if header.base_offset < self._offset:
-            # A gap may be read from its middle. If a batch is, the caller's log was another one,
-            # or the offset has rotted: those before it tell.
-            if header.is_gap:
-                return header.base_offset
-            return segment.end_before(header, position) if is_first else self._offset
-        # Before the first batch, retention may have taken segments away at this moment.
-        return header.base_offset if is_first else self._offset
 
     def _add_batch(self, header: BatchHeader, batch: bytes) -> None:
         if header.base_offset < self._offset:

@@ -2,13 +2,12 @@
 
 Writers hold `lock`; readers hold nothing. They take `extent`, `segments` or `own` once and work
 with that: all are replaced, never changed. An append publishes Raft's own entries first and the
-extent last; a cut the other way round. Three rules follow for readers:
+extent last; a cut the other way round. Two rules follow for readers:
 
 - Who takes `extent` and then `segments` finds all of it in them, unless `cuts` changes meanwhile.
   Retention may have removed the begin: `own` knows that before `segments` shows it.
 - Who looks at a segment's tail and then at `own` knows of every own entry in it, unless `segments`
   was replaced meanwhile.
-- Who takes `segments` and then `sparse_below` knows where they have gaps.
 """
 
 from collections.abc import Callable, Iterator
@@ -156,6 +155,7 @@ class LogState:
         return Segment(
             self.open_files.file(segment_path(self.directory, base_offset)),
             facts,
+            log=self,
             open_files=self.open_files,
             index_interval=self.config.index_interval_bytes,
             indexes=SegmentIndexes.empty(base_offset),
@@ -168,6 +168,7 @@ class LogState:
         return Segment(
             self.open_files.file(path),
             facts,
+            log=self,
             open_files=self.open_files,
             index_interval=self.config.index_interval_bytes,
             indexes=None if facts.size > 0 else SegmentIndexes.empty(facts.base_offset),

@@ -1,7 +1,7 @@
 """A sparse map from offsets to positions in a segment, small enough to keep in memory."""
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 
 from penstock.storage.index_file import IndexContent
 
@@ -50,6 +50,20 @@ class OffsetIndex:
         """The last known position, not after `position`, where a batch begins."""
         entry = bisect_right(self.positions, position) - 1
         return self.positions[entry] if entry >= 0 else 0
+
+    def place_before(self, position: int) -> tuple[int, int] | None:
+        """Position and offset of the last batch that is known, not after `position`."""
+        entry = bisect_right(self.positions, position, 0, len(self.offsets)) - 1
+        return self._place(entry) if entry >= 0 else None
+
+    def place_from(self, position: int) -> tuple[int, int] | None:
+        """Position and offset of the first batch that is known from `position` on."""
+        count = len(self.offsets)
+        entry = bisect_left(self.positions, position, 0, count)
+        return self._place(entry) if entry < count else None
+
+    def _place(self, entry: int) -> tuple[int, int]:
+        return self.positions[entry], self.base_offset + self.offsets[entry]
 
     def before(self, position: int) -> "OffsetIndex":
         """This index without what is at or after `position`, as one of its own for readers."""

@@ -265,25 +265,11 @@ class _Recovery:
 
     def _replay(self) -> None:
         """Shows the owner the batches between its state and the flush mark: headers alone."""
-        own = self._state.own
         offset = self._state.state_offset
         for segment in self._state.segments.from_offset(offset):
             if segment.next_offset <= offset or segment.size == 0:
                 continue
-            # The first batch may begin before the offset, if records were deleted up to it.
-            expected: int | None = None
-            for position, header in segment.headers(segment.find(offset)):
-                follows = header.base_offset if expected is None else expected
-                detail = misfit(
-                    header,
-                    follows,
-                    self._state.sparse_below,
-                    end=segment.next_offset,
-                    term=own.term_of(header.base_offset),
-                )
-                if detail:
-                    raise StorageDamaged(str(segment.file.path), position, detail)
-                expected = header.next_offset
+            for _, header in segment.headers(segment.find(offset)):
                 if not header.is_own:
                     self._on_batch(header)
 

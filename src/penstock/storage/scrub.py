@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from penstock.model.errors import StorageDamaged
 from penstock.records.batch import BatchHeader, CorruptBatch
-from penstock.storage.continuity import misfit
 from penstock.storage.log_state import LogState
 from penstock.storage.open_files import FileGone
 from penstock.storage.own_table import read_own
@@ -81,11 +80,13 @@ class _Scrub:
         # The first batches may be Raft's own entries, which `find` passes over.
         for position, header, batch in segment.batches(0 if is_whole else segment.find(start)):
             if expected is None:
-                expected = _expected(segment, header, position, start)
+                # Where the last slice stopped; or less, if entries were cut off since and others
+                # are in their place.
+                expected = min(start, header.base_offset)
             # Not before an own entry, which a slice that begins there would pass over.
             if self._should_stop() or (not header.is_own and self._is_full_at(expected)):
                 return expected, True
-            detail = _fault(self._state, segment, header, batch, expected)
+            detail = _own_fault(self._state, header, batch) if header.is_own else ""
             if detail:
                 raise StorageDamaged(str(segment.file.path), position, detail)
             expected = header.next_offset
@@ -93,28 +94,16 @@ class _Scrub:
         return max(end, expected or 0), False
 
 
-def _expected(segment: Segment, header: BatchHeader, position: int, start: int) -> int:
-    """The offset of the first batch of a slice: that where the last one stopped.
-
-    Less, if entries were cut off since and others are in their place: those before it tell.
-    """
-    return start if header.base_offset >= start else segment.end_before(header, position)
-
-
-def _fault(
-    state: LogState, segment: Segment, header: BatchHeader, batch: memoryview, follows: int
-) -> str:
-    own = state.own
-    end = segment.next_offset
-    if header.base_offset < own.base.offset:
+def _own_fault(state: LogState, header: BatchHeader, batch: memoryview) -> str:
+    """What is wrong with Raft's own entry; that each batch follows on the last is checked where
+    batches are read."""
+    if header.base_offset < state.own.base.offset:
         # Retention took the segment meanwhile, and what the table knew of it.
-        return misfit(header, follows, state.sparse_below, end=end)
-    if header.is_own:
-        try:
-            entry = read_own(batch, header)
-        except CorruptBatch as error:
-            return str(error)
-        if own.at(entry.index) != entry:
-            return f"Raft's own entry with index {entry.index} is not what was written"
-    term = own.term_of(header.base_offset)
-    return misfit(header, follows, state.sparse_below, end=end, term=term)
+        return ""
+    try:
+        entry = read_own(batch, header)
+    except CorruptBatch as error:
+        return str(error)
+    if state.own.at(entry.index) != entry:
+        return f"Raft's own entry with index {entry.index} is not what was written"
+    return ""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from penstock.model.errors import StorageDamaged
 from penstock.records.batch import BatchHeader
 from penstock.storage.batch_reader import BadBatch, read_batches, read_headers
+from penstock.storage.continuity import KnownOfLog, KnownPlace, check_arrival, check_run, misfit_in
 from penstock.storage.offset_index import OffsetIndex
 from penstock.storage.open_files import CachedFile, OpenFiles
 from penstock.storage.segment_indexes import (
@@ -50,6 +51,7 @@ class Segment:
     __slots__ = (
         "_index_interval",
         "_indexes",
+        "_log",
         "_open_files",
         "_recent",
         "base_offset",
@@ -59,6 +61,7 @@ class Segment:
         "is_on_disk",
         "max_timestamp",
         "max_timestamp_offset",
+        "sound_from",
         "tail",
     )
 
@@ -67,6 +70,7 @@ class Segment:
         file: CachedFile,
         facts: SegmentFacts,
         *,
+        log: KnownOfLog,
         open_files: OpenFiles,
         index_interval: int,
         indexes: SegmentIndexes | None,
@@ -81,6 +85,9 @@ class Segment:
         self.created_ms = facts.created_ms
         # A new segment gets its file with its first batch.
         self.is_on_disk = is_on_disk
+        # Every byte from here on was written by this process, or checked when it started.
+        self.sound_from = facts.size
+        self._log = log
         self._open_files = open_files
         self._index_interval = index_interval
         # None: the indexes are on disk, and the cache holds the one that readers need.
@@ -160,6 +167,7 @@ class Segment:
         facts = self.facts_before(position, next_offset)
         with self._open_files.indexes.lock:
             self.tail = Tail(next_offset, position)
+            self.sound_from = min(self.sound_from, position)
             self._recent = {}
             self._indexes = indexes
         self.max_timestamp = facts.max_timestamp
@@ -289,29 +297,72 @@ class Segment:
                 break
         return end
 
+    # Every walk over batches checks that each follows on the one before it, from the last place
+    # that the index knows: what rotted must mislead nobody, whatever it is that they look for.
+
     def headers(
         self, position: int = 0, end: int | None = None
     ) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of each batch; raises StorageDamaged where there is none."""
-        try:
-            yield from read_headers(self.file, position, self.tail.size if end is None else end)
-        except BadBatch as bad:
-            raise StorageDamaged(str(self.file.path), bad.position, bad.detail) from None
+        """Position and header of each batch; raises StorageDamaged where none can be right."""
+        place = self._place_before(position)
+        for at, header in self._following(place, self.tail.size if end is None else end):
+            if at >= position:
+                yield at, header
 
-    def end_before(self, header: BatchHeader, position: int) -> int:
-        """The offset where the batches before this one, which is at `position`, end."""
-        end = self.base_offset
-        start = self.offset_index().floor(header.base_offset - 1)[1]
-        for _, before in self.headers(start, position):
-            end = before.next_offset
-        return end
+    def _following(self, place: KnownPlace, end: int) -> Iterator[tuple[int, BatchHeader]]:
+        tail, at, expected = self.tail, *place
+        try:
+            for at, header in read_headers(self.file, place.position, end):
+                expected = self._check(at, header, expected)
+                yield at, header
+            if end == tail.size:
+                check_arrival(self._log, at, expected, tail.next_offset)
+        except BadBatch as bad:
+            raise self._damage(bad) from None
 
     def batches(self, position: int = 0) -> Iterator[tuple[int, BatchHeader, memoryview]]:
         """Like `headers`, with each batch's bytes, and its CRC checked."""
+        tail = self.tail
+        at, expected = place = self._place_before(position)
         try:
-            yield from read_batches(self.file, position, self.tail.size)
+            for at, header, batch in read_batches(self.file, place.position, tail.size):
+                expected = self._check(at, header, expected)
+                if at >= position:
+                    yield at, header, batch
+            check_arrival(self._log, at, expected, tail.next_offset)
         except BadBatch as bad:
-            raise StorageDamaged(str(self.file.path), bad.position, bad.detail) from None
+            raise self._damage(bad) from None
+
+    def _check(self, position: int, header: BatchHeader, expected: int) -> int:
+        """The offset that comes next; raises BadBatch."""
+        detail = misfit_in(self._log, header, expected, self.tail.next_offset)
+        if detail:
+            raise BadBatch(position, detail)
+        return header.next_offset
+
+    def _damage(self, bad: BadBatch) -> StorageDamaged:
+        return StorageDamaged(str(self.file.path), bad.position, bad.detail)
+
+    def _place_before(self, position: int) -> KnownPlace:
+        """The last place that is known, not after `position`."""
+        found = self.offset_index().place_before(position) if position > 0 else None
+        return KnownPlace(0, self.base_offset) if found is None else KnownPlace(*found)
+
+    def check(self, position: int, end: int) -> None:
+        """Raises StorageDamaged if a batch in these bytes can't be right; reads all of them.
+
+        Its neighbours up to the next places that are known are looked at too: they tell.
+        """
+        tail = self.tail
+        found = self.offset_index().place_from(end)
+        stop = KnownPlace(tail.size, tail.next_offset)
+        if found is not None and found[0] < tail.size:
+            stop = KnownPlace(*found)
+        start = self._place_before(position)
+        try:
+            check_run(self.file, self._log, start, stop, tail.next_offset)
+        except BadBatch as bad:
+            raise self._damage(bad) from None
 
     def read_batch(self, position: int, header: BatchHeader) -> bytes:
         return self.file.pread(header.size, position)
@@ -348,14 +399,10 @@ class Segment:
         indexes = self._indexes
         if indexes is not None:
             return indexes
-        try:
-            return load_indexes(
-                self._open_files.file_system,
-                self.file.path.parent,
-                self.base_offset,
-                self.tail.size,
-                self.file,
-                self._index_interval,
-            )
-        except BadBatch as bad:
-            raise StorageDamaged(str(self.file.path), bad.position, bad.detail) from None
+        size = self.tail.size
+        indexes, covered = load_indexes(
+            self._open_files.file_system, self.file.path.parent, self.base_offset, size
+        )
+        if covered < size:
+            indexes.extend(self._following(indexes.end_place, size), self._index_interval)
+        return indexes

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from penstock.records.batch import TIMESTAMP_MAX, BatchHeader, parse_header
+from penstock.records.own_entries import build_gaps
 from penstock.records.raw_records import RawRecord
 from penstock.storage.batch_filter import filter_batch
 from penstock.storage.compaction_swap import CLEANED_SEGMENT
@@ -12,6 +13,7 @@ from penstock.storage.file_system import Bytes, File
 from penstock.storage.key_map import KeyMap
 from penstock.storage.layout import segment_path
 from penstock.storage.log_state import LogState
+from penstock.storage.own_table import OwnTable
 from penstock.storage.segment import Segment, SegmentFacts, Tail
 
 _WRITE_BYTES = 1024 * 1024
@@ -65,12 +67,12 @@ class SegmentCleaner:
     def clean(self, old: list[Segment]) -> Group:
         group = Group(old, is_changed=len(old) > 1)
         new = self._new_segment(old)
-        output = _Output(new, self._state.file_system.create(new.file.path))
+        output = _Output(new, self._state.file_system.create(new.file.path), self._state.own)
         try:
             for segment in old:
                 for _, header, batch in segment.batches():
                     self._clean_batch(group, output, header, batch)
-            output.flush()
+            output.end_at(old[-1].next_offset)
             output.file.sync()
         finally:
             output.file.close()
@@ -101,6 +103,10 @@ class SegmentCleaner:
     ) -> None:
         if self._should_stop():
             raise Abandoned
+        if header.is_gap and header.next_offset != self._log_end:
+            # It comes back as one with what is removed around it.
+            group.is_changed = group.is_changed or output.next_offset < header.base_offset
+            return
         is_mapped = header.next_offset <= self._keys.end_offset
         filtered = filter_batch(
             batch,
@@ -147,23 +153,50 @@ class SegmentCleaner:
 
 
 class _Output:
-    """Collects batches and writes them in large pieces."""
+    """Collects batches and writes them in large pieces.
 
-    def __init__(self, segment: Segment, file: File) -> None:
+    What was removed before a batch becomes a gap. So each batch begins where the one before it
+    ends, and an offset that rots is found here as anywhere else.
+    """
+
+    def __init__(self, segment: Segment, file: File, own: OwnTable) -> None:
         self.file = file
         self._segment = segment
+        self._own = own
         self._parts: list[Bytes] = []
         self._parts_bytes = 0
         self._position = 0
 
+    @property
+    def next_offset(self) -> int:
+        """Where the batches end that were added."""
+        return self._segment.next_offset
+
     def add(self, batch: Bytes) -> None:
-        self._segment.add(parse_header(batch))
+        header = parse_header(batch)
+        self._fill_to(header.base_offset)
+        self._put(header, batch)
+
+    def end_at(self, offset: int) -> None:
+        """What is left of segments that end at this offset is written; nothing if nothing is."""
+        if self._segment.size > 0:
+            self._fill_to(offset)
+        self._flush()
+
+    def _fill_to(self, offset: int) -> None:
+        begin = self.next_offset
+        # Own entries of Raft stay, so no gap goes over the begin of a term.
+        for gap in build_gaps(offset=begin, span=offset - begin, term=self._own.term_of(begin)):
+            self._put(parse_header(gap), gap)
+
+    def _put(self, header: BatchHeader, batch: Bytes) -> None:
+        self._segment.add(header)
         self._parts.append(batch)
         self._parts_bytes += len(batch)
         if self._parts_bytes >= _WRITE_BYTES:
-            self.flush()
+            self._flush()
 
-    def flush(self) -> None:
+    def _flush(self) -> None:
         if self._parts:
             self.file.pwritev(self._parts, self._position)
             self._position += self._parts_bytes

@@ -1,14 +1,15 @@
 """The two indexes of a segment: kept in step, saved, loaded, and rebuilt when lost or wrong."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from penstock.records.batch import BatchHeader
-from penstock.storage.batch_reader import BadBatch, Readable, read_headers
+from penstock.storage.continuity import KnownPlace
 from penstock.storage.file_system import FileSystem
 from penstock.storage.index_file import read_index, write_index
 from penstock.storage.layout import INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_path
-from penstock.storage.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
+from penstock.storage.offset_index import OffsetIndex
 from penstock.storage.time_index import TimeIndex
 
 _ENTRY_WIDTH = 8
@@ -45,17 +46,17 @@ class SegmentIndexes(NamedTuple):
         offsets = self.offsets.before(position)
         return SegmentIndexes(offsets, self.times.first(len(offsets)))
 
-    def extend(self, file: Readable, end: int, interval: int) -> None:
-        """Walks the segment from the last entry to `end` and notes what is missing."""
-        has_entry = len(self.offsets) > 0
-        start = self.offsets.positions[-1] if has_entry else 0
-        timestamp = self.times.timestamps[-1] if has_entry else -1
-        first = lowest = self.offsets.base_offset
-        for position, header in read_headers(file, start, end):
-            # No checksum covers a batch's offset, and what it should be, only its neighbours say.
-            if not lowest <= header.base_offset <= first + RELATIVE_OFFSET_MAX:
-                raise BadBatch(position, f"offset {header.base_offset} does not follow {lowest}")
-            lowest = header.next_offset
+    @property
+    def end_place(self) -> KnownPlace:
+        """Where the last batch that is remembered is, or the begin."""
+        found = self.offsets.place_before(self.end_position)
+        return KnownPlace(0, self.offsets.base_offset) if found is None else KnownPlace(*found)
+
+    def extend(self, following: Iterable[tuple[int, BatchHeader]], interval: int) -> None:
+        """Notes what is missing: the batches from `end_place` on, each checked with the one
+        before it, or the index would lead to what rotted."""
+        timestamp = self.times.timestamps[-1] if len(self.offsets) > 0 else -1
+        for position, header in following:
             self.note(header, position, timestamp, interval)
             timestamp = max(timestamp, header.max_timestamp)
 
@@ -83,24 +84,14 @@ def load_offset_index(
 
 
 def load_indexes(
-    file_system: FileSystem,
-    directory: Path,
-    base_offset: int,
-    size: int,
-    file: Readable,
-    interval: int,
-) -> SegmentIndexes:
-    """Both indexes, taken from disk as far as they are good, the rest from the segment."""
+    file_system: FileSystem, directory: Path, base_offset: int, size: int
+) -> tuple[SegmentIndexes, int]:
+    """Both indexes, as far as those on disk are good, and how much of the segment they cover."""
     found = _read_both(file_system, directory, base_offset)
     if found is None:
-        rebuilt = SegmentIndexes.empty(base_offset)
-        rebuilt.extend(file, size, interval)
-        return rebuilt
+        return SegmentIndexes.empty(base_offset), 0
     indexes, covered = found
-    indexes = indexes.before(size)
-    if covered < size:
-        indexes.extend(file, size, interval)
-    return indexes
+    return indexes.before(size), covered
 
 
 def _read_both(

@@ -35,6 +35,12 @@ def _settled() -> Commit:
 
 # Leaders of data partitions
 
+
+@mutation("a leader asks nobody before it refuses an acknowledgement", (LedQueue, "confirm"))
+async def refuses_alone(self: LedQueue) -> None:
+    """The next leader may have leased what this one knows nothing of."""
+
+
 _acquire = LedQueue.acquire
 _submit = LedQueue._submit
 _acknowledge = LedQueue.acknowledge

@@ -356,8 +356,12 @@ class QueueWorker:
             for offset in range(first, last + 1):
                 require(offset in offsets, f"{partition}:{offset} is leased, and was not sent")
                 lease = self._ledger.granted(partition, offset, attempt, member_id, asked_at, now)
-                if number == self._asked and member_id == self._member_id and self._remembers():
-                    self._held[partition, offset] = lease
+                if number == self._asked and member_id == self._member_id:
+                    # Whatever it says of the record now is about this delivery: an acknowledgement
+                    # names the member and not the attempt.
+                    self._held.pop((partition, offset), None)
+                    if self._remembers():
+                        self._held[partition, offset] = lease
 
     def _remembers(self) -> bool:
         return self.is_hurrying or self._world.random.random() >= FORGET_CHANCE

@@ -7,7 +7,14 @@ from uuid import UUID
 
 import pytest
 
-from penstock.broker.fetch import Fetch, FetchAnswer, FetchCall, FetchQuery, Reading
+from penstock.broker.fetch import (
+    MAGIC_NEWEST,
+    Fetch,
+    FetchAnswer,
+    FetchCall,
+    FetchQuery,
+    Reading,
+)
 from penstock.broker.readers import Wanted
 from penstock.model.errors import Reason
 from penstock.model.file_ranges import FileRange
@@ -24,6 +31,7 @@ from tests.unit.replication.rig import (
     run,
     values_of,
 )
+from tests.unit.storage.rot import misplace_batch
 from tests.waiting import until
 
 
@@ -358,6 +366,41 @@ def test_a_lost_index_is_built_away_from_the_loop(tmp_path: Path) -> None:
     assert lost
     for path in lost:
         path.unlink()
+    run(scenario)
+
+
+@pytest.mark.parametrize("magic", [1, MAGIC_NEWEST])
+@pytest.mark.parametrize("is_active", [False, True])
+def test_a_batch_that_is_not_in_its_place_is_not_sent_and_stops_the_replica(
+    tmp_path: Path, is_active: bool, magic: int
+) -> None:
+    """Its checksum is right, so a consumer would take its records for others."""
+    config = TopicConfig(segment_bytes=500, index_interval_bytes=100)
+
+    async def fill() -> None:
+        async with running(tmp_path) as node:
+            await node.create(TOPIC, TOPIC_ID, range(2), config)
+            for replica in node.partitions.all():
+                await write(replica, *(b"%d" % n * 100 for n in range(6)))
+
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            await node.create(TOPIC, TOPIC_ID, range(2), config)
+            one, two = node.partitions.all()
+            assert one.stopped_because is None
+            offset = 4 if is_active else 1
+            answer = await Consumer(node).get(wanted(offset), wanted(0, 1), magic=magic)
+            reasons = [fetched.reason for fetched in answer.partitions]
+            assert reasons == [Reason.STORAGE_ERROR, None]
+            answer.release()
+            assert "instead of" in str(one.stopped_because)
+            assert two.stopped_because is None
+            await until_nothing_is_pinned(one, two)
+
+    run(fill)
+    segments = sorted(next(tmp_path.rglob("0")).glob("*.log"))
+    assert len(segments) == 3
+    misplace_batch(segments[-1 if is_active else 0])
     run(scenario)
 
 

@@ -15,8 +15,11 @@ from penstock.model.file_ranges import FileRange
 from penstock.model.ids import GroupId, TopicId
 from penstock.queues.commands import AcquiredRange
 from penstock.records.batch import parse_header
+from penstock.replication.replica import Replica
+from penstock.storage.log import Log, Scrubbed
 from tests.unit.broker.queue_rig import TOPIC, G, M, N, QueueNode, data_of, leased, turns
 from tests.unit.lone_node import run
+from tests.unit.storage.rot import misplace_batch
 from tests.waiting import until
 
 
@@ -364,6 +367,30 @@ def test_another_member_can_not_acknowledge_and_nothing_changes(tmp_path: Path) 
     run(scenario)
 
 
+def test_who_does_not_lead_any_more_refuses_no_acknowledgement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next leader may have leased what this one knows nothing of."""
+
+    async def confirm() -> None:
+        raise Refused(Reason.NOT_LEADER_OR_FOLLOWER, "somebody else leads")
+
+    async def scenario() -> None:
+        node = await QueueNode.begin(tmp_path)
+        await node.send(b"a")
+        await node.poll()
+        monkeypatch.setattr(Replica, "confirm", lambda _: confirm())
+        for offset in (0, 7):
+            refused = await node.acknowledge(offset, offset, member_id=N)
+            assert refused is not None
+            assert refused.reason is Reason.NOT_LEADER_OR_FOLLOWER
+        assert await node.acknowledge(0, 0) is None, "what is stored was confirmed by that"
+        monkeypatch.undo()
+        await node.stop()
+
+    run(scenario)
+
+
 def test_a_full_disk_voids_the_lease_and_heals(tmp_path: Path) -> None:
     async def scenario() -> None:
         node = await QueueNode.begin(tmp_path)
@@ -500,4 +527,29 @@ def test_what_is_not_known_of_a_group_is_said_so(tmp_path: Path) -> None:
         assert await node.queues.delete_offsets(nobody, [unknown]) == {unknown: None}
         await node.stop()
 
+    run(scenario)
+
+
+def test_a_batch_that_is_not_in_its_place_is_leased_to_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The poll is faster than the scrub.
+    monkeypatch.setattr(Log, "scrub", lambda log, *_: Scrubbed(log.end_offset, log.end_offset, 0))
+
+    async def fill() -> None:
+        node = await QueueNode.begin(tmp_path, log_index_interval_bytes="100")
+        for number in range(9):
+            await node.send(b"%d" % number * 100)
+        await node.stop()
+
+    async def scenario() -> None:
+        node = await QueueNode.begin(tmp_path, log_index_interval_bytes="100")
+        assert node.replica().stopped_because is None
+        answer = await node.poll()
+        assert answer.reason is Reason.STORAGE_ERROR
+        assert "instead of" in str(node.replica().stopped_because)
+        await node.stop()
+
+    run(fill)
+    misplace_batch(max(tmp_path.rglob("topics/*/0/*.log"), key=lambda path: path.stat().st_size))
     run(scenario)

@@ -38,6 +38,9 @@ class FakeLog:
         if not self.is_leader:
             raise Refused(Reason.NOT_LEADER_OR_FOLLOWER)
 
+    async def confirm(self) -> None:
+        self.check_leader()
+
     def on_advance(self, callback: Callable[[], None]) -> Watch:
         return self._advances.add(callback)
 

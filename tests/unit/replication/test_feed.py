@@ -16,10 +16,11 @@ from penstock.replication.commit import Commit
 from penstock.replication.feed import Feed
 from penstock.replication.hosting import Host
 from penstock.replication.replica import Replica
+from tests.unit.storage.rot import misplace_batch
 from tests.waiting import until
 
 from .group_rig import group_of
-from .rig import PATIENCE_S, Node, batch, running
+from .rig import PATIENCE_S, Node, batch, run, running
 from .test_hosting import COMPACTED, Put, Table, TableCodec
 
 
@@ -91,6 +92,29 @@ async def test_a_feed_writes_snapshots_as_it_goes(tmp_path: Path) -> None:
         await feed.load()
         assert feed.state.numbers == {"n": 24}
         assert feed.state.applied < 25
+
+
+def test_a_record_that_is_not_in_its_place_is_not_applied(tmp_path: Path) -> None:
+    async def fill() -> None:
+        async with running(tmp_path) as node:
+            host = host_on(node, await node.replica(COMPACTED))
+            await host.load()
+            for number in range(5):
+                await host.submit([("n", number)])
+
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            replica = await node.replica(COMPACTED)
+            assert replica.stopped_because is None
+            with pytest.raises(Refused) as caught:
+                await feed_on(node, replica).load()
+            assert caught.value.reason is Reason.STORAGE_ERROR
+            assert "instead of" in str(replica.stopped_because)
+
+    run(fill)
+    (segment,) = tmp_path.rglob("*.log")
+    misplace_batch(segment)
+    run(scenario)
 
 
 async def test_compaction_waits_for_the_feed_so_that_no_deleted_name_comes_back(

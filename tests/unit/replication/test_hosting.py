@@ -14,11 +14,14 @@ from penstock.model.ids import Offset
 from penstock.model.topic_config import TopicConfig
 from penstock.replication.hosting import Host
 from penstock.storage.snapshot import Snapshot, read_snapshot, write_snapshot
+from tests.unit.storage.rot import misplace_batch
 from tests.waiting import until
 
 from .rig import Node, run, running
 
-COMPACTED = TopicConfig(cleanup_delete=False, cleanup_compact=True, segment_bytes=2_000)
+COMPACTED = TopicConfig(
+    cleanup_delete=False, cleanup_compact=True, segment_bytes=2_000, index_interval_bytes=200
+)
 Put = tuple[str, int | None]
 
 
@@ -211,6 +214,27 @@ async def test_a_stopped_replica_fails_decisions_with_its_reason(tmp_path: Path)
                 await host.decide(lambda _: ([("a", 1)], None))
             assert caught.value.reason is Reason.STORAGE_ERROR
         node.faults.sync_error = None
+
+
+def test_a_record_that_is_not_in_its_place_is_not_applied(tmp_path: Path) -> None:
+    async def fill() -> None:
+        async with running(tmp_path) as node:
+            host = await host_on(node)
+            for number in range(5):
+                await host.submit([("n", number)])
+
+    async def scenario() -> None:
+        async with running(tmp_path) as node:
+            with pytest.raises(Refused) as caught:
+                await host_on(node)
+            assert caught.value.reason is Reason.STORAGE_ERROR
+            (replica,) = node.replicas.values()
+            assert "instead of" in str(replica.stopped_because)
+
+    run(fill)
+    (segment,) = tmp_path.rglob("*.log")
+    misplace_batch(segment)
+    run(scenario)
 
 
 def test_a_damaged_or_future_snapshot_is_left_aside_for_good(tmp_path: Path) -> None:

@@ -342,9 +342,9 @@ class FaultFileSystem:
             raise FileNotFoundError(errno.ENOENT, "No such file", str(path))
         return inode
 
-    def damage(self, path: Path, position: int) -> None:
+    def damage(self, path: Path, position: int, bits: int = 0x10) -> None:
         inode = self.inode(path)
-        inode.data[position] ^= 0x10
+        inode.data[position] ^= bits
         inode.durable = bytearray(inode.data)
 
     # The file system's face

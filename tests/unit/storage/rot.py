@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from penstock.records.batch import parse_header
 from penstock.storage.hard_state_blocks import MARK, PAGE_BYTES
 
 # Where a copy of a block says which block it is.
@@ -23,3 +24,16 @@ def without_last_votes(data: bytes) -> bytes:
 def lose_last_votes(data_directory: Path) -> None:
     file = data_directory / "hard_states"
     file.write_bytes(without_last_votes(file.read_bytes()))
+
+
+def misplace_batch(segment: Path, number: int = -1) -> None:
+    """One of its clients' batches has another base offset, which no checksum covers."""
+    data = bytearray(segment.read_bytes())
+    positions, position = [], 0
+    while position < len(data):
+        header = parse_header(data, position)
+        if not header.is_own:
+            positions.append(position)
+        position += header.size
+    data[positions[number] + 7] ^= 1
+    segment.write_bytes(data)

@@ -2,6 +2,7 @@
 
 import errno
 import random
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,12 @@ from penstock.records.batch import (
     seal,
 )
 from penstock.records.compression import Codec
-from penstock.records.own_entries import OwnKind
+from penstock.records.own_entries import OwnKind, build_gap
 from penstock.records.record import Record
 from penstock.storage.compaction import CompactionReport, Compactor
 from penstock.storage.file_system import SyncFailed
 from penstock.storage.log import Log
+from penstock.storage.repair import check
 from tests.unit.storage.fault_file_system import FaultFileSystem
 from tests.unit.storage.logs import (
     START_MS,
@@ -33,6 +35,7 @@ from tests.unit.storage.logs import (
     batch,
     checkpoint,
     fill,
+    headers,
     offsets,
     own,
     read_all,
@@ -355,6 +358,41 @@ def test_batches_keep_their_offsets_and_sequences() -> None:
     assert first.leader_epoch == 1
 
 
+def test_what_was_removed_is_one_gap_and_each_batch_follows_on_the_last() -> None:
+    table = Table()
+    for number in range(60):
+        table.put((b"old" if number % 7 else b"k%d" % number, b"v" * 20))
+    table.roll()
+    for _ in range(2):
+        table.compact()
+        table.put((b"new", b"v"))
+        table.roll()
+    table.compact()
+    assert any(header.is_gap for header in headers(table.log))
+    for segment in table.log._state.segments.closed:
+        found = [header for _, header in segment.headers()]
+        ends = [header.next_offset for header in found]
+        assert [header.base_offset for header in found] == [segment.base_offset, *ends[:-1]]
+        assert ends[-1] == segment.next_offset
+        assert (True, True) not in pairwise(header.is_gap for header in found)
+    assert table.log._state.sparse_below == 0
+    assert check(table.bench.directory, table.disk) == []
+
+
+def test_a_segment_with_gaps_is_left_alone_when_nothing_more_goes() -> None:
+    table = Table(settings_of(segment_bytes=400))
+    for number in range(30):
+        table.put((b"same" if number % 2 else b"k%d" % number, b"v" * 30))
+    table.roll()
+    table.compact()
+    first = table.log._state.segments.first
+    assert any(header.is_gap for _, header in first.headers())
+    table.put((b"new", b"v"))
+    table.roll()
+    table.compact()
+    assert table.log._state.segments.first is first
+
+
 def test_the_last_batch_of_a_producer_stays_even_if_it_is_empty() -> None:
     table = Table()
     table.log.append([batch(0, record(b"x", b"k"), producer=(7, 0, 0))])
@@ -363,14 +401,17 @@ def test_the_last_batch_of_a_producer_stays_even_if_it_is_empty() -> None:
     table.roll()
     table.compact()
     assert offsets(read_all(table.log)) == [2]
-    empty, last = map(parse_header, read_batches(table.log))
+    gap, empty, last = map(parse_header, read_batches(table.log))
+    assert gap.is_gap
     assert (empty.base_offset, empty.record_count, empty.base_sequence) == (1, 0, 1)
     assert last.base_offset == 2
     # It goes once its producer has been silent for too long.
     table.put((b"other", b"v"))
     table.roll()
     table.compact(START_MS + 2 * HOUR_MS)
-    assert [parse_header(data).base_offset for data in read_batches(table.log)] == [2, 3]
+    gap, *rest = map(parse_header, read_batches(table.log))
+    assert (gap.is_gap, gap.base_offset, gap.next_offset) == (True, 0, 2)
+    assert [header.base_offset for header in rest] == [2, 3]
 
 
 def test_a_batch_that_may_be_taken_back_does_not_take_the_place_of_a_producer_s_last() -> None:
@@ -432,7 +473,8 @@ def test_a_record_that_cant_be_of_its_batch_is_no_reason_to_drop_others(
     table.log.append([batch(end, record(b"3", b"k")), batch(end + 1, record(b"4", b"k"))])
     table.roll()
     assert table.compact().records_dropped == 1
-    assert list(read_batches(table.log)) == [sealed, batch(end + 1, record(b"4", b"k"))]
+    gap = build_gap(offset=end, span=1, term=1)
+    assert list(read_batches(table.log)) == [sealed, gap, batch(end + 1, record(b"4", b"k"))]
 
 
 def test_a_damaged_batch_stops_compaction_and_changes_nothing() -> None:
