@@ -10,7 +10,6 @@ must wait stands in line, and whatever is answered behind it waits with it.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from struct import Struct
@@ -123,8 +122,9 @@ class KafkaConnection:
         self.software = UNKNOWN_SOFTWARE
         self._routes = parts.routes
         self._calls_max = parts.surroundings.limits.requests_in_flight_per_connection_max
-        # Calls in request order, from the first that waits for its answer on.
-        self._line: deque[ServedCall] = deque()
+        # Calls in request order, from the first that waits for its answer on. It is short, and an
+        # empty deque would take more memory than all else here.
+        self._line: list[ServedCall] = []
         self._send_is_due = False
         self.memory: Memory | None = None
         self._link = FrameConnection(sock, peer, self, parts.surroundings)
@@ -169,7 +169,7 @@ class KafkaConnection:
             raise PeerFault(f"a frame of {len(frame)} bytes is not a request")
         number, correlation_id = _unpack_start(frame)
         route = self._routes.get(number)
-        if self._line and not self._may_join(route):
+        if self._line and not _may_join(self._line[0], route):
             return False
         if route is None:
             self._refuse(number, correlation_id)
@@ -188,10 +188,6 @@ class KafkaConnection:
             self._link.pause(PAUSE_PRESSURE)
             self._parts.await_relief(self)
         return True
-
-    def _may_join(self, route: Route | None) -> bool:
-        """Whether a request may start while calls before it wait."""
-        return route is not None and route.api.is_pipelined and self._line[0].route.api is route.api
 
     def _refuse(self, number: int, correlation_id: int) -> None:
         """Clients find out with ApiVersions what we speak, so that one is always answered."""
@@ -227,11 +223,9 @@ class KafkaConnection:
         call.size = 0
         call.later = None
         call.reply = reply
-        self._line.append(call)
-        self._brake()
-
-    def _brake(self) -> None:
-        if len(self._line) >= self._calls_max:
+        line = self._line
+        line.append(call)
+        if len(line) >= self._calls_max:
             self._link.pause(PAUSE_CALLS)
 
     # Answers that come later
@@ -270,17 +264,23 @@ class KafkaConnection:
     def _send_answered(self) -> None:
         self._send_is_due = False
         line = self._line
-        released = 0
-        while line and (reply := line[0].reply) is not None:
-            released += line.popleft().size
+        answered = released = 0
+        for call in line:
+            reply = call.reply
+            if reply is None:
+                break
+            answered += 1
+            released += call.size
             self._push(reply)
+        del line[:answered]
         self._link.flush()
         if released:
             self._link.let_go(released)
-        if len(line) <= self._calls_max // 2:
-            self._link.resume(PAUSE_CALLS)
         if not line:
+            self._link.resume(PAUSE_CALLS)
             self._link.go_on()
+        elif len(line) <= self._calls_max // 2:
+            self._link.resume(PAUSE_CALLS)
 
     # Replies
 
@@ -324,7 +324,7 @@ class KafkaConnection:
     # The end
 
     def on_closed(self) -> None:
-        line, self._line = self._line, deque()
+        line, self._line = self._line, []
         for call in line:
             if call.reply is not None:
                 _discard(call.reply)
@@ -335,6 +335,11 @@ class KafkaConnection:
         self.shares.connection_closed(self.id)
         self.telemetry.closed(self.id)
         self._parts.on_closed(self)
+
+
+def _may_join(first: ServedCall, route: Route | None) -> bool:
+    """Whether a request may start while calls before it wait, of which this is the first."""
+    return route is not None and route.api.is_pipelined and first.route.api is route.api
 
 
 def _discard(reply: Reply) -> None:
