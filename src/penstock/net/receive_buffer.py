@@ -106,8 +106,14 @@ class ReceiveBuffer:
 
     def settle(self) -> None:
         """Leaves the shared memory to others; what is not served yet moves to memory of our own."""
-        if self.is_borrowed:
-            self._replace(0 if self.is_empty else BASE_CAPACITY)
+        if not self.is_borrowed:
+            return
+        if self._start < self._end:
+            self._replace(BASE_CAPACITY)
+            return
+        self._data, self._view = _NO_DATA, _NO_VIEW
+        self._start = self._end = self.capacity = 0
+        self.is_borrowed = False
 
     def next_frame(self) -> memoryview | None:
         """The next whole frame without its length, or None; valid until the next `receive`."""

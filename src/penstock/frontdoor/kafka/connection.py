@@ -31,6 +31,7 @@ from penstock.protocol.kafka.api_keys import ApiKey
 from penstock.protocol.kafka.codec import DecodeError
 from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.protocol.kafka.headers import decode_request_header
+from penstock.protocol.kafka.produce_bytes import NO_FORM
 
 if TYPE_CHECKING:
     import asyncio
@@ -50,6 +51,8 @@ _pack_start = Struct(">ii").pack
 
 # As Kafka calls what old clients don't tell.
 UNKNOWN_SOFTWARE: Final = ("unknown", "unknown")
+# Of the requests that are not like those before them, one in this many is learned from.
+REQUESTS_PER_FORM: Final = 32
 
 logger = logging.getLogger(__name__)
 
@@ -90,12 +93,15 @@ class KafkaConnection:
 
     __slots__ = (
         "_calls_max",
+        "_form",
+        "_form_route",
         "_line",
         "_link",
         "_parts",
         "_routes",
         "_send_is_due",
         "_services",
+        "_unlike",
         "fetch_sessions",
         "id",
         "memory",
@@ -126,6 +132,10 @@ class KafkaConnection:
         # empty deque would take more memory than all else here.
         self._line: list[ServedCall] = []
         self._send_is_due = False
+        # What its last requests had in common, where that is known, and how many were unlike it.
+        self._form = NO_FORM
+        self._form_route: Route | None = None
+        self._unlike = 0
         self.memory: Memory | None = None
         self._link = FrameConnection(sock, peer, self, parts.surroundings)
 
@@ -175,19 +185,38 @@ class KafkaConnection:
             self._refuse(number, correlation_id)
             return True
         api = route.api
-        try:
-            header, position = decode_request_header(frame)
-            call = ServedCall(self._services, api.key, route.version, header.client_id, self, now)
-            call.request = route.decode(call, frame, position, route.request)
-        except DecodeError as error:
-            raise PeerFault(f"bad {route} request: {error}") from None
+        form = self._form
+        if route is self._form_route and (request := form.recall(frame)) is not None:
+            call = ServedCall(self._services, api.key, route.version, form.client_id, self, now)
+            call.request = request
+        else:
+            call = self._decode(route, frame, now)
         call.route = route
         call.correlation_id = correlation_id
         self._serve(call, len(frame))
+        form.last.records = None
         if api.adds_pressure and self._services.pressure.is_over:
             self._link.pause(PAUSE_PRESSURE)
             self._parts.await_relief(self)
         return True
+
+    def _decode(self, route: Route, frame: memoryview, now: float) -> ServedCall:
+        api = route.api
+        try:
+            header, position = decode_request_header(frame)
+            client_id = header.client_id
+            call = ServedCall(self._services, api.key, route.version, client_id, self, now)
+            request = call.request = route.decode(call, frame, position, route.request)
+        except DecodeError as error:
+            raise PeerFault(f"bad {route} request: {error}") from None
+        if api.learn is not None:
+            # Who writes to many topics in turn would only lose time by learning each.
+            if self._unlike % REQUESTS_PER_FORM == 0:
+                form = api.learn(request, route.version, frame, position, client_id)
+                if form is not None:
+                    self._form, self._form_route = form, route
+            self._unlike += 1
+        return call
 
     def _refuse(self, number: int, correlation_id: int) -> None:
         """Clients find out with ApiVersions what we speak, so that one is always answered."""
@@ -264,6 +293,7 @@ class KafkaConnection:
     def _send_answered(self) -> None:
         self._send_is_due = False
         line = self._line
+        parts: list[bytes | FileRange] = []
         answered = released = 0
         for call in line:
             reply = call.reply
@@ -271,8 +301,12 @@ class KafkaConnection:
                 break
             answered += 1
             released += call.size
-            self._push(reply)
+            if isinstance(reply, bytes):
+                parts.append(reply)
+            else:
+                parts += reply
         del line[:answered]
+        self._push(parts)
         self._link.flush()
         if released:
             self._link.let_go(released)
