@@ -44,6 +44,7 @@ def converse(s: Share, seeds: tuple[int, ...]) -> list[Said]:
         ends_of_sessions,
         several_partitions,
         offsets,
+        strangers,
     ):
         part(s)
     for seed in seeds:
@@ -334,6 +335,14 @@ def offsets(s: Share) -> None:
     s.describe(g)
 
 
+def strangers(s: Share) -> None:
+    s.topic("t")
+    s.produce("t", ["v0"])
+    s.configure("g-nobody", share_auto_offset_reset="earliest")
+    s.fetch("nobody has joined", "g-nobody", "c", [T])
+    s.describe("g-nobody", ("t", [0]))
+
+
 def deviations(s: Share) -> None:
     """Where brokers differ; nothing else depends on it."""
     g = "g-deviations"
@@ -347,8 +356,6 @@ def deviations(s: Share) -> None:
         s.leave(g, member)
     s.alter(g, {T: -5})
     s.fetch("unknown acquire mode", g, "a", [T], mode=7, **SHORT)
-    s.configure("g-nobody", share_auto_offset_reset="earliest")
-    s.fetch("nobody has joined", "g-nobody", "c", [T])
     s.fetch("the id of no topic", g, "b", [("nobody", 0)], **SHORT)
 
 

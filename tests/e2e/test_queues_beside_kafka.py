@@ -38,11 +38,6 @@ DEVIATIONS = {
     ),
     # Kafka does not know the number when it builds its answer.
     "unknown acquire mode": (("INVALID_REQUEST", 0, {}), ("UNKNOWN_SERVER_ERROR", 0, {})),
-    # Nothing is wrong with it, and nobody could tell from Kafka's answer what is.
-    "nobody has joined": (
-        (NONE, LOCK_MS, {("t", 0): (NONE, NONE, [(0, 1, 1)], [b"v0", b"v1"])}),
-        (NONE, LOCK_MS, {("t", 0): ("UNKNOWN_SERVER_ERROR", NONE, [], [])}),
-    ),
     # A partition that a session has forgotten is released with the others when the session ends.
     "left in a forgotten partition": (
         (NONE, LOCK_MS, {("t", 0): (NONE, NONE, [(0, 1, 2)], [b"v0", b"v1"])}),

@@ -19,7 +19,7 @@ from penstock.model.limits import Limits
 from penstock.net.intake import Intake
 from penstock.net.memory_budget import MemoryBudget
 from penstock.net.occasional_log import OccasionalLog
-from penstock.net.receive_buffer import FramingError
+from penstock.net.receive_buffer import FramingError, SharedMemory
 from penstock.net.send_queue import SendQueue
 
 # Frames served before others get their turn.
@@ -70,6 +70,7 @@ class Surroundings:
     clock: Clock
     limits: Limits
     budget: MemoryBudget
+    memory: SharedMemory
     log: OccasionalLog
 
 
@@ -112,6 +113,7 @@ class FrameConnection:
         self._reply_bytes_max = shared.limits.reply_bytes_per_connection_max
         self._intake = Intake(
             frame_bytes_max=shared.limits.frame_bytes_max,
+            memory=shared.memory,
             budget=shared.budget,
             on_room=self._on_room,
         )
@@ -154,6 +156,7 @@ class FrameConnection:
             return
         if count:
             self._turn()
+            self._buffer.settle()
         else:
             self.close()
 

@@ -7,7 +7,7 @@ has, for calls that wait for their answer, and for replies that its peer has not
 from collections.abc import Callable
 
 from penstock.net.memory_budget import MemoryBudget
-from penstock.net.receive_buffer import BASE_CAPACITY, BUSY_CAPACITY, ReceiveBuffer
+from penstock.net.receive_buffer import BASE_CAPACITY, BUSY_CAPACITY, ReceiveBuffer, SharedMemory
 
 
 class Intake:
@@ -16,9 +16,14 @@ class Intake:
     __slots__ = ("_budget", "_call_bytes", "_claim", "_growth", "_reply_bytes", "buffer")
 
     def __init__(
-        self, *, frame_bytes_max: int, budget: MemoryBudget, on_room: Callable[[], None]
+        self,
+        *,
+        frame_bytes_max: int,
+        memory: SharedMemory,
+        budget: MemoryBudget,
+        on_room: Callable[[], None],
     ) -> None:
-        self.buffer = ReceiveBuffer(frame_bytes_max)
+        self.buffer = ReceiveBuffer(frame_bytes_max, memory)
         self._budget = budget
         self._claim = budget.claim(on_room)
         self._call_bytes = 0

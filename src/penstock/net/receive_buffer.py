@@ -1,5 +1,9 @@
 """Bytes as they arrive on a connection, cut in place into frames with a four-byte length.
 
+Most of what arrives is whole frames, which are served at once. So a buffer has no memory at first:
+it receives into memory that all connections share, and only what is left at the end of the turn
+moves to memory of its own. A thousand connections that ask something now and then need none.
+
 The buffer grows by doubling while bytes arrive, never by the length that a frame announces. It is
 never resized but replaced, so views of frames that somebody still holds can't get in the way.
 """
@@ -22,19 +26,48 @@ class FramingError(ValueError):
     """The peer announced a frame of an impossible length."""
 
 
+class SharedMemory:
+    """Where connections of one event loop receive that have no memory of their own.
+
+    It is used from a `receive` to the `settle` after it, and nobody else receives in between.
+    """
+
+    __slots__ = ("data", "view")
+
+    def __init__(self) -> None:
+        self.data = bytearray(BASE_CAPACITY)
+        self.view = memoryview(self.data)
+
+
+_NO_DATA: Final = bytearray()
+_NO_VIEW: Final = memoryview(_NO_DATA)
+
+
 class ReceiveBuffer:
-    """Filled by `receive`, emptied by `next_frame`; `room_wanted` says when it must grow."""
+    """Filled by `receive`, emptied by `next_frame`; `make_room` says when it must grow."""
 
-    __slots__ = ("_data", "_end", "_frame_bytes_max", "_start", "_view", "capacity")
+    __slots__ = (
+        "_data",
+        "_end",
+        "_frame_bytes_max",
+        "_shared",
+        "_start",
+        "_view",
+        "capacity",
+        "is_borrowed",
+    )
 
-    def __init__(self, frame_bytes_max: int) -> None:
+    def __init__(self, frame_bytes_max: int, shared: SharedMemory) -> None:
         self._frame_bytes_max = frame_bytes_max
-        self._data = bytearray()
-        self._view = memoryview(self._data)
+        self._shared = shared
+        self._data = _NO_DATA
+        self._view = _NO_VIEW
         # What was received and not yet taken is between the two.
         self._start = 0
         self._end = 0
         self.capacity = 0
+        # Whether it uses the shared memory, which ends with the turn.
+        self.is_borrowed = False
 
     @property
     def is_empty(self) -> bool:
@@ -49,13 +82,38 @@ class ReceiveBuffer:
         return self._end == self.capacity
 
     def receive(self, sock: socket.socket) -> int:
-        """Reads once into what is free, which must not be nothing; returns how much came."""
+        """Reads once into what is free, which must not be nothing; returns how much came.
+
+        Call `settle` once the frames are served.
+        """
         if not self.capacity:
-            self._replace(BASE_CAPACITY)
+            return self._borrow(sock)
         assert self._end < self.capacity
         count = sock.recv_into(self._view[self._end :])
         self._end += count
         return count
+
+    def _borrow(self, sock: socket.socket) -> int:
+        shared = self._shared
+        count = sock.recv_into(shared.view)
+        if count:
+            self._data = shared.data
+            self._view = shared.view
+            self._end = count
+            self.capacity = BASE_CAPACITY
+            self.is_borrowed = True
+        return count
+
+    def settle(self) -> None:
+        """Leaves the shared memory to others; what is not served yet moves to memory of our own."""
+        if not self.is_borrowed:
+            return
+        if self._start < self._end:
+            self._replace(BASE_CAPACITY)
+            return
+        self._data, self._view = _NO_DATA, _NO_VIEW
+        self._start = self._end = self.capacity = 0
+        self.is_borrowed = False
 
     def next_frame(self) -> memoryview | None:
         """The next whole frame without its length, or None; valid until the next `receive`."""
@@ -122,11 +180,15 @@ class ReceiveBuffer:
         return LENGTH_SIZE + length
 
     def _replace(self, capacity: int) -> None:
-        data = bytearray(capacity)
-        view = memoryview(data)
         filled = self.filled
-        view[:filled] = self._view[self._start : self._end]
+        if capacity:
+            data = bytearray(capacity)
+            view = memoryview(data)
+            view[:filled] = self._view[self._start : self._end]
+        else:
+            data, view = _NO_DATA, _NO_VIEW
         self._start, self._end = 0, filled
         self._data = data
         self._view = view
         self.capacity = capacity
+        self.is_borrowed = False

@@ -24,6 +24,8 @@ _SENDFILE_IS_MISSING: Final = frozenset(
     {errno.ENOSYS, errno.EINVAL, errno.ENOTSOCK, errno.EOPNOTSUPP, errno.ENOTSUP}
 )
 
+_Parts = deque[bytes | memoryview | FileRange]
+
 
 class SendQueue:
     """Parts in order; `flush` sends what the socket takes and says whether all is gone."""
@@ -34,7 +36,8 @@ class SendQueue:
         self, sock: socket.socket, *, can_sendfile: bool = hasattr(os, "sendfile")
     ) -> None:
         self._sock = sock
-        self._parts: deque[bytes | memoryview | FileRange] = deque()
+        # None while nothing waits: an empty deque takes as much memory as half a connection.
+        self._parts: _Parts | None = None
         self._range_sent = 0
         self._can_sendfile = can_sendfile
         self.memory_bytes = 0
@@ -45,42 +48,54 @@ class SendQueue:
         return self.memory_bytes + self.file_bytes
 
     def push(self, part: bytes) -> None:
-        self._parts.append(part)
+        queue = self._parts
+        if queue is None:
+            queue = self._parts = deque()
+        queue.append(part)
         self.memory_bytes += len(part)
 
     def extend(self, parts: Iterable[bytes | FileRange]) -> None:
+        queue = self._parts
+        if queue is None:
+            queue = self._parts = deque()
         for part in parts:
             if isinstance(part, FileRange):
                 self.file_bytes += part.length
             else:
                 self.memory_bytes += len(part)
-            self._parts.append(part)
+            queue.append(part)
 
     def flush(self) -> bool:
         """True when nothing is left. OSError means that the peer is gone or a file too short."""
         budget = TURN_BYTES_MAX
+        parts = self._parts
+        if parts is None:
+            return True
         try:
-            while self._parts and budget > 0:
-                if isinstance(self._parts[0], FileRange):
-                    budget -= self._send_range(self._parts[0])
+            while parts and budget > 0:
+                if isinstance(parts[0], FileRange):
+                    budget -= self._send_range(parts, parts[0])
                 else:
-                    budget -= self._send_buffers()
+                    budget -= self._send_buffers(parts)
         except (BlockingIOError, InterruptedError):
             return False
-        return not self._parts
+        if parts:
+            return False
+        self._parts = None
+        return True
 
     def close(self) -> None:
         """Drops what waits and releases its ranges."""
-        parts, self._parts = self._parts, deque()
+        parts, self._parts = self._parts, None
         self.memory_bytes = self.file_bytes = self._range_sent = 0
-        for part in parts:
+        for part in parts or ():
             if isinstance(part, FileRange):
                 part.release()
 
-    def _send_buffers(self) -> int:
+    def _send_buffers(self, parts: _Parts) -> int:
         buffers: list[bytes | memoryview] = []
         flags = 0
-        for part in islice(self._parts, _BUFFERS_PER_CALL_MAX):
+        for part in islice(parts, _BUFFERS_PER_CALL_MAX):
             if isinstance(part, FileRange):
                 flags = _MORE_FOLLOWS
                 break
@@ -90,27 +105,16 @@ class SendQueue:
         else:
             sent = self._sock.sendmsg(buffers, (), flags)
         self.memory_bytes -= sent
-        self._drop_buffers(buffers, sent)
+        _drop_buffers(parts, buffers, sent)
         return sent
 
-    def _drop_buffers(self, buffers: list[bytes | memoryview], sent: int) -> None:
-        parts = self._parts
-        for buffer in buffers:
-            size = len(buffer)
-            if sent < size:
-                if sent:
-                    parts[0] = memoryview(buffer)[sent:]
-                return
-            sent -= size
-            parts.popleft()
-
-    def _send_range(self, part: FileRange) -> int:
+    def _send_range(self, parts: _Parts, part: FileRange) -> int:
         left = part.length - self._range_sent
         sent = self._send_file(part, left) if left else 0
         self._range_sent += sent
         self.file_bytes -= sent
         if self._range_sent == part.length:
-            self._parts.popleft()
+            parts.popleft()
             self._range_sent = 0
             part.release()
         return sent
@@ -136,3 +140,14 @@ class SendQueue:
         if not data:
             raise OSError(errno.EIO, f"the file ends before byte {position + left}")
         return self._sock.send(data)
+
+
+def _drop_buffers(parts: _Parts, buffers: list[bytes | memoryview], sent: int) -> None:
+    for buffer in buffers:
+        size = len(buffer)
+        if sent < size:
+            if sent:
+                parts[0] = memoryview(buffer)[sent:]
+            return
+        sent -= size
+        parts.popleft()

@@ -64,11 +64,9 @@ class QueueSummary:
 def decide_open(state: QueuesState, command: Open) -> tuple[list[QueueRecord], QueueStored]:
     queue = state.get(command.key)
     if queue is None:
-        whole = Change(start=UNRESOLVED)
-        stored = QueueStored(
-            key=command.key, term=command.term, opening=command.opening, whole=whole
-        )
-        return [stored], stored
+        # Only the group's coordinator makes queues: what it does not know, nobody would delete.
+        detail = f"nobody who joined the group has asked for {command.key}"
+        raise Refused(Reason.GROUP_ID_NOT_FOUND, detail)
     _check_term(queue, command.term)
     if command.term == queue.term and command.opening <= queue.opening:
         raise _fenced(f"opening {command.opening} of {command.key} is not the newest")

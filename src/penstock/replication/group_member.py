@@ -505,8 +505,9 @@ class GroupMember(ABC):
 
     def _has_too_few_in_sync(self) -> bool:
         """As many as the topic asks for are enough, and so are all that there are (KIP-966)."""
-        wanted = min(self.config.min_insync_replicas, len(self._node.membership.voters))
-        return len(self._in_sync.members) < wanted
+        count = len(self._in_sync.members)
+        # The topic's wish first: it is met by almost every append.
+        return count < self.config.min_insync_replicas and count < len(self.membership.voters)
 
     def _campaign_eagerly(self) -> None:
         self._eager_ticks -= 1

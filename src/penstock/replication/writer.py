@@ -365,7 +365,10 @@ class Writer:
             if job.broken is not None:
                 raise job.broken
             if job.syncs and (job.writes or not job.chores):
-                self._sync(is_disk_synced)
+                if is_disk_synced:
+                    self._log.note_synced()
+                else:
+                    self._log.sync()
             if job.checkpointer is None:
                 report(self._finished, job)
                 return
@@ -373,12 +376,6 @@ class Writer:
             report(self._finished_chores, job, self._run_chores(job, job.checkpointer))
         except Exception as error:
             report(self._broke, job, error)
-
-    def _sync(self, is_disk_synced: bool) -> None:
-        if is_disk_synced:
-            self._log.note_synced()
-        else:
-            self._log.sync()
 
     def _carry_out(self, job: _Job) -> None:
         """Batches of neighbouring writes go to the log together, unless something is between."""

@@ -38,7 +38,7 @@ class _Write:
             self.first_timestamp = header.max_timestamp
         self.headers.append(header)
         self.parts.append(part)
-        self.size += header.size
+        self.size += len(part)
 
 
 def _with_own(own: OwnTable, batch: Bytes, header: BatchHeader) -> OwnTable:
@@ -72,7 +72,7 @@ class Appender:
         """Raises OSError with the log as it was, on disk and in memory."""
         with self._state.lock:
             self.cut_back()
-            self._was_dirty = self.is_dirty
+            self._was_dirty = bool(self._dirty) or self._has_new_names
             writes, own = self._plan(batches)
             self._state.segments.active.prepare()
             try:
@@ -193,31 +193,35 @@ class Appender:
         term = own.last_term
         for batch in batches:
             header = parse_header(batch)
+            size, next_offset = len(batch), header.next_offset
             assert header.base_offset == expected, "batches must be stamped and contiguous"
-            assert header.size == len(batch), "a batch must be exactly its bytes"
+            assert header.size == size, "a batch must be exactly its bytes"
             if header.leader_epoch != term or header.last_offset_delta < 0:
                 own = _with_own(own, batch, header)
                 term = own.last_term
-            if self._is_full_for(write, header, expected):
+            if self._is_full_for(write, header.max_timestamp, size, expected, next_offset):
                 write = _Write(
                     self._state.new_segment(expected), 0, header.max_timestamp, write.segment
                 )
                 writes.append(write)
             write.add(header, batch)
-            expected = header.next_offset
+            expected = next_offset
         # The active segment may have no room for even the first.
         return [write for write in writes if write.parts], own
 
-    def _is_full_for(self, write: _Write, header: BatchHeader, expected: int) -> bool:
-        size = write.position + write.size
+    def _is_full_for(
+        self, write: _Write, timestamp: int, size: int, expected: int, next_offset: int
+    ) -> bool:
+        """Whether a batch of this time and size, and of these offsets, needs the next segment."""
+        filled, base_offset = write.position + write.size, write.segment.base_offset
         # Without an offset in it, the next segment would have the same name.
-        if size == 0 or expected == write.segment.base_offset:
+        if filled == 0 or expected == base_offset:
             return False
         config = self._state.config
-        age_ms = header.max_timestamp - write.first_timestamp
+        age_ms = timestamp - write.first_timestamp
         return (
-            size + header.size > config.segment_bytes
-            or header.next_offset - write.segment.base_offset > RELATIVE_OFFSET_MAX
+            filled + size > config.segment_bytes
+            or next_offset - base_offset > RELATIVE_OFFSET_MAX
             or (write.first_timestamp >= 0 and age_ms > config.segment_age_ms_max)
         )
 

@@ -5,7 +5,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from penstock.model.errors import StorageDamaged
-from penstock.records.batch import BatchHeader
+from penstock.records.batch import LENGTH_OFFSET_OVERHEAD, BatchHeader
 from penstock.storage.batch_reader import BadBatch, read_batches, read_headers
 from penstock.storage.continuity import KnownOfLog, KnownPlace, check_arrival, check_run, misfit_in
 from penstock.storage.offset_index import OffsetIndex
@@ -139,7 +139,7 @@ class Segment:
     def add_all(self, headers: Sequence[BatchHeader]) -> None:
         """Batches were written at the end: now readers may see them."""
         indexes, recent = self.prepare(), self._recent
-        next_offset, position = self.tail
+        position = self.tail.size
         if self.first_timestamp < 0:
             # Raft's own entries have no time, and a term's first one may come with records.
             times = (header.max_timestamp for header in headers if header.max_timestamp >= 0)
@@ -155,11 +155,10 @@ class Segment:
             if timestamp > self.max_timestamp and header.record_count > 0:
                 self.max_timestamp = timestamp
                 self.max_timestamp_offset = offset
-            position += header.size
-            next_offset = header.next_offset
+            position += header.batch_length + LENGTH_OFFSET_OVERHEAD
         if len(recent) > _RECENT_MAX:
             self._recent = dict(islice(recent.items(), len(recent) - _RECENT_KEPT, None))
-        self.tail = Tail(next_offset, position)
+        self.tail = Tail(headers[-1].next_offset, position)
 
     def cut(self, position: int, next_offset: int) -> None:
         """Forgets what is from `position` on; the file itself is the caller's affair."""

@@ -46,6 +46,7 @@ QUEUE_SETTINGS = {
     "share.coordinator.state.topic.num.partitions": "2",
 }
 ANSWER_S_MAX = 3.0
+INITIALIZE_PAUSE_S = 0.1
 BETWEEN_S = (0.01, 0.4)
 # Longer than a lease, after which a worker goes on as if nothing had happened.
 AWAY_S = (1.5, 4.0)
@@ -445,16 +446,18 @@ class QueueWorker:
         self._member_id = self._new_id()
 
 
-async def initialize(node: SimulatedNode, ledger: Ledger) -> bool:
-    """Makes the group begin at the beginning, as its coordinator would be asked to."""
+async def initialize(node: SimulatedNode, ledger: Ledger, start: int) -> None:
+    """Makes the queues, as the group's coordinator does before it hands them out."""
     assert node.server is not None
     topic_id: TopicId = ledger.keys[0].topic_id
-    starts = dict.fromkeys(range(len(ledger.keys)), 0)
-    try:
-        await node.server.services.queues.initialize(GROUP, {topic_id: starts})
-    except Refused:
-        return False
-    return True
+    starts = dict.fromkeys(range(len(ledger.keys)), start)
+    while True:
+        try:
+            await node.server.services.queues.initialize(GROUP, {topic_id: starts})
+        except Refused:
+            await asyncio.sleep(INITIALIZE_PAUSE_S)
+        else:
+            return
 
 
 async def look(node: SimulatedNode, ledger: Ledger) -> None:

@@ -44,7 +44,16 @@ class QueueNode(LoneNode):
             # Records are of a fixed time, long ago.
             await node.create(TOPIC, partitions=partitions, retention_ms="-1")
             await node.set_group(**EARLIEST)
+            await node.make_queues()
         return node
+
+    async def make_queues(self, *group_ids: GroupId) -> None:
+        """As the coordinator of the group does when a member joins it."""
+        topic = self.cluster.topic(TOPIC)
+        assert topic is not None
+        starts = {topic.topic_id: dict.fromkeys(range(topic.partitions), -1)}
+        for group_id in group_ids or (G,):
+            await self.queues.initialize(group_id, starts)
 
     @property
     def queues(self) -> Queues:

@@ -15,6 +15,7 @@ def test_a_topic_that_is_made_again_has_a_queue_of_its_own() -> None:
         assert await node.acknowledge(0, 2) is None
         await node.services.topics.delete([node.topic_id])
         await node.create(TOPIC)
+        await node.make_queues()
         await node.send(b"d", b"e")
         again = await node.poll(wait_ms_max=2_000)
         assert leased(again) == [b"d", b"e"]

@@ -117,6 +117,7 @@ def test_a_topic_that_is_made_again_begins_without_the_old_state(tmp_path: Path)
         (answer,) = await waiting
         assert answer.reason is Reason.UNKNOWN_TOPIC_ID
         await node.create(TOPIC, partitions=1)
+        await node.make_queues()
         await node.send(b"new")
         assert leased(await node.poll(N)) == [b"new"]
         found = await node.queues.describe_offsets(G, None)
@@ -141,6 +142,22 @@ def test_records_that_were_deleted_do_not_hold_up_the_queue(tmp_path: Path) -> N
         assert found[node.topic_id, 0] == QueueOffset(
             start=2, leader_epoch=node.replica().term, lag=1, delivery_complete_count=0
         )
+        await node.stop()
+
+    run(scenario)
+
+
+def test_who_did_not_join_makes_no_queue(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        node = await QueueNode.begin(tmp_path)
+        await node.send(b"a")
+        stranger = GroupId("nobody")
+        answer = await node.poll(group_id=stranger)
+        assert answer.reason is Reason.GROUP_ID_NOT_FOUND
+        assert await node.queues.describe_offsets(stranger, None) == {}
+        await node.make_queues(stranger)
+        await node.set_group(stranger, **{"share.auto.offset.reset": "earliest"})
+        assert leased(await node.poll(group_id=stranger)) == [b"a"], "once somebody has joined"
         await node.stop()
 
     run(scenario)

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.net.intake import Intake
 from penstock.net.memory_budget import MemoryBudget
-from penstock.net.receive_buffer import BASE_CAPACITY, BUSY_CAPACITY
+from penstock.net.receive_buffer import BASE_CAPACITY, BUSY_CAPACITY, SharedMemory
 
 KIB = 1024
 
@@ -17,7 +17,12 @@ class Feed:
 
     def __init__(self, budget: MemoryBudget) -> None:
         self.told = 0
-        self.intake = Intake(frame_bytes_max=1024 * KIB, budget=budget, on_room=self._on_room)
+        self.intake = Intake(
+            frame_bytes_max=1024 * KIB,
+            memory=SharedMemory(),
+            budget=budget,
+            on_room=self._on_room,
+        )
         self.near, self.far = socket.socketpair()
         self.far.setblocking(False)
 
@@ -40,6 +45,7 @@ class Feed:
             if not self.intake.has_room():
                 raise AssertionError("ran out of room between two bytes")
             size -= self.intake.buffer.receive(self.far)
+            self.intake.buffer.settle()
 
     def close(self) -> None:
         self.intake.close()

@@ -8,7 +8,7 @@ from uuid import UUID
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import GroupId, MemberId, TopicId
 from penstock.queues.commands import AckBatch, AckType, AcquiredRange, ShareSettings
-from penstock.queues.decisions import Open, Write, decide_open, decide_write
+from penstock.queues.decisions import Open, Write, decide_initialize, decide_open, decide_write
 from penstock.queues.layout import QueueKey
 from penstock.queues.leading import LedQueue
 from penstock.queues.records import QueueStored
@@ -61,6 +61,8 @@ class FakeStore:
 
     def __init__(self) -> None:
         self.state = QueuesState()
+        for record in decide_initialize(self.state, {KEY: -1}):
+            self.state.apply(record)
         self.writes: list[Write] = []
         self.opens: list[Open] = []
         # While clear, what is asked is not done yet.

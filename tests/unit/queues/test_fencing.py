@@ -7,7 +7,7 @@ import pytest
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import GroupId, MemberId, TopicId
 from penstock.queues.commands import Change, Range, RecordState
-from penstock.queues.decisions import Open, Write, decide_open, decide_write
+from penstock.queues.decisions import Open, Write, decide_initialize, decide_open, decide_write
 from penstock.queues.layout import QueueKey
 from penstock.queues.state import QueuesState
 
@@ -37,6 +37,8 @@ def write(state: QueuesState, term: int, opening: int, version: int, *changes: C
 
 def state_of_term(term: int) -> QueuesState:
     state = QueuesState()
+    for record in decide_initialize(state, {KEY: -1}):
+        state.apply(record)
     opened(state, term, 1)
     write(state, term, 1, 1, Change(start=0))
     write(state, term, 1, 2, Change(start=0, ranges=(LEASED,)))

@@ -38,6 +38,7 @@ def applied(state: QueuesState, records: list[QueueRecord]) -> QueuesState:
 
 def opened(term: int = 3, opening: int = 1) -> QueuesState:
     state = QueuesState()
+    applied(state, decide_initialize(state, {KEY: -1}))
     records, _ = decide_open(state, Open(key=KEY, term=term, opening=opening))
     return applied(state, records)
 
@@ -52,6 +53,15 @@ def write(**changes: object) -> Write:
         "changes": (LEASED,),
     }
     return Write(**(fields | changes))  # type: ignore[arg-type]
+
+
+def test_a_queue_that_no_group_made_is_not_opened() -> None:
+    """Nobody would know of it, so nobody would ever delete it."""
+    state = opened()
+    with pytest.raises(Refused) as refused:
+        decide_open(state, Open(key=OTHER, term=3, opening=1))
+    assert refused.value.reason is Reason.GROUP_ID_NOT_FOUND
+    assert state.get(OTHER) is None
 
 
 def test_the_next_change_of_the_newest_opening_is_stored() -> None:

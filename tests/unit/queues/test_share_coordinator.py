@@ -52,6 +52,7 @@ class Writer:
         self.start = 0
 
     async def open(self) -> None:
+        await self.coordinator.initialize({self.key: -1})
         stored = await self.coordinator.open(Open(key=self.key, term=self.term, opening=1))
         self.version, self.start = stored.version, max(0, stored.whole.start)
 
@@ -176,7 +177,8 @@ def test_nothing_is_said_to_be_missing_unless_a_majority_confirms(
     async def scenario() -> None:
         node = await QueueNode.begin(tmp_path, **ONE)
         coordinator = await coordinator_of(node)
-        assert await coordinator.read(GROUP) == []
+        asked.clear()
+        assert await coordinator.read(GroupId("nobody")) == []
         await coordinator.remove([QueueKey(GROUP, node.topic_id, 9)])
         assert asked.count(coordinator.replica) == 2
         await node.stop()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from penstock.model.file_ranges import FileRange
     from penstock.protocol.kafka.api_keys import ApiKey
     from penstock.protocol.kafka.error_codes import ErrorCode
+    from penstock.protocol.kafka.produce_bytes import ProduceForm
 
 
 class Memory(Protocol):
@@ -137,6 +138,9 @@ class Api:
     adds_pressure: bool = False
     # Such a request starts while others of the same API wait for their answers.
     is_pipelined: bool = False
+    # Learns from a request, its version, its frame, where its body begins and its client's id how
+    # to recall the next one like it.
+    learn: Callable[[Any, int, memoryview, int, str | None], ProduceForm | None] | None = None
 
     def refusal(self, call: Call, request: Any, code: ErrorCode) -> Any:
         """The response for a request that is refused as a whole; None if it has to end the

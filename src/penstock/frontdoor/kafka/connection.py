@@ -10,7 +10,6 @@ must wait stands in line, and whatever is answered behind it waits with it.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from struct import Struct
@@ -32,6 +31,7 @@ from penstock.protocol.kafka.api_keys import ApiKey
 from penstock.protocol.kafka.codec import DecodeError
 from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.protocol.kafka.headers import decode_request_header
+from penstock.protocol.kafka.produce_bytes import NO_FORM
 
 if TYPE_CHECKING:
     import asyncio
@@ -51,6 +51,8 @@ _pack_start = Struct(">ii").pack
 
 # As Kafka calls what old clients don't tell.
 UNKNOWN_SOFTWARE: Final = ("unknown", "unknown")
+# Of the requests that are not like those before them, one in this many is learned from.
+REQUESTS_PER_FORM: Final = 32
 
 logger = logging.getLogger(__name__)
 
@@ -91,12 +93,15 @@ class KafkaConnection:
 
     __slots__ = (
         "_calls_max",
+        "_form",
+        "_form_route",
         "_line",
         "_link",
         "_parts",
         "_routes",
         "_send_is_due",
         "_services",
+        "_unlike",
         "fetch_sessions",
         "id",
         "memory",
@@ -123,9 +128,14 @@ class KafkaConnection:
         self.software = UNKNOWN_SOFTWARE
         self._routes = parts.routes
         self._calls_max = parts.surroundings.limits.requests_in_flight_per_connection_max
-        # Calls in request order, from the first that waits for its answer on.
-        self._line: deque[ServedCall] = deque()
+        # Calls in request order, from the first that waits for its answer on. It is short, and an
+        # empty deque would take more memory than all else here.
+        self._line: list[ServedCall] = []
         self._send_is_due = False
+        # What its last requests had in common, where that is known, and how many were unlike it.
+        self._form = NO_FORM
+        self._form_route: Route | None = None
+        self._unlike = 0
         self.memory: Memory | None = None
         self._link = FrameConnection(sock, peer, self, parts.surroundings)
 
@@ -169,29 +179,44 @@ class KafkaConnection:
             raise PeerFault(f"a frame of {len(frame)} bytes is not a request")
         number, correlation_id = _unpack_start(frame)
         route = self._routes.get(number)
-        if self._line and not self._may_join(route):
+        if self._line and not _may_join(self._line[0], route):
             return False
         if route is None:
             self._refuse(number, correlation_id)
             return True
         api = route.api
-        try:
-            header, position = decode_request_header(frame)
-            call = ServedCall(self._services, api.key, route.version, header.client_id, self, now)
-            call.request = route.decode(call, frame, position, route.request)
-        except DecodeError as error:
-            raise PeerFault(f"bad {route} request: {error}") from None
+        form = self._form
+        if route is self._form_route and (request := form.recall(frame)) is not None:
+            call = ServedCall(self._services, api.key, route.version, form.client_id, self, now)
+            call.request = request
+        else:
+            call = self._decode(route, frame, now)
         call.route = route
         call.correlation_id = correlation_id
         self._serve(call, len(frame))
+        form.last.records = None
         if api.adds_pressure and self._services.pressure.is_over:
             self._link.pause(PAUSE_PRESSURE)
             self._parts.await_relief(self)
         return True
 
-    def _may_join(self, route: Route | None) -> bool:
-        """Whether a request may start while calls before it wait."""
-        return route is not None and route.api.is_pipelined and self._line[0].route.api is route.api
+    def _decode(self, route: Route, frame: memoryview, now: float) -> ServedCall:
+        api = route.api
+        try:
+            header, position = decode_request_header(frame)
+            client_id = header.client_id
+            call = ServedCall(self._services, api.key, route.version, client_id, self, now)
+            request = call.request = route.decode(call, frame, position, route.request)
+        except DecodeError as error:
+            raise PeerFault(f"bad {route} request: {error}") from None
+        if api.learn is not None:
+            # Who writes to many topics in turn would only lose time by learning each.
+            if self._unlike % REQUESTS_PER_FORM == 0:
+                form = api.learn(request, route.version, frame, position, client_id)
+                if form is not None:
+                    self._form, self._form_route = form, route
+            self._unlike += 1
+        return call
 
     def _refuse(self, number: int, correlation_id: int) -> None:
         """Clients find out with ApiVersions what we speak, so that one is always answered."""
@@ -227,11 +252,9 @@ class KafkaConnection:
         call.size = 0
         call.later = None
         call.reply = reply
-        self._line.append(call)
-        self._brake()
-
-    def _brake(self) -> None:
-        if len(self._line) >= self._calls_max:
+        line = self._line
+        line.append(call)
+        if len(line) >= self._calls_max:
             self._link.pause(PAUSE_CALLS)
 
     # Answers that come later
@@ -270,17 +293,28 @@ class KafkaConnection:
     def _send_answered(self) -> None:
         self._send_is_due = False
         line = self._line
-        released = 0
-        while line and (reply := line[0].reply) is not None:
-            released += line.popleft().size
-            self._push(reply)
+        parts: list[bytes | FileRange] = []
+        answered = released = 0
+        for call in line:
+            reply = call.reply
+            if reply is None:
+                break
+            answered += 1
+            released += call.size
+            if isinstance(reply, bytes):
+                parts.append(reply)
+            else:
+                parts += reply
+        del line[:answered]
+        self._push(parts)
         self._link.flush()
         if released:
             self._link.let_go(released)
-        if len(line) <= self._calls_max // 2:
-            self._link.resume(PAUSE_CALLS)
         if not line:
+            self._link.resume(PAUSE_CALLS)
             self._link.go_on()
+        elif len(line) <= self._calls_max // 2:
+            self._link.resume(PAUSE_CALLS)
 
     # Replies
 
@@ -324,7 +358,7 @@ class KafkaConnection:
     # The end
 
     def on_closed(self) -> None:
-        line, self._line = self._line, deque()
+        line, self._line = self._line, []
         for call in line:
             if call.reply is not None:
                 _discard(call.reply)
@@ -335,6 +369,11 @@ class KafkaConnection:
         self.shares.connection_closed(self.id)
         self.telemetry.closed(self.id)
         self._parts.on_closed(self)
+
+
+def _may_join(first: ServedCall, route: Route | None) -> bool:
+    """Whether a request may start while calls before it wait, of which this is the first."""
+    return route is not None and route.api.is_pipelined and first.route.api is route.api
 
 
 def _discard(reply: Reply) -> None:

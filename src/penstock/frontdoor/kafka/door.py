@@ -20,7 +20,7 @@ from penstock.net.frame_connection import Surroundings
 from penstock.net.listener import Listener
 from penstock.net.memory_budget import MemoryBudget
 from penstock.net.occasional_log import OccasionalLog
-from penstock.net.receive_buffer import BASE_CAPACITY
+from penstock.net.receive_buffer import BASE_CAPACITY, SharedMemory
 from penstock.protocol.kafka.codec import encode
 
 if TYPE_CHECKING:
@@ -147,6 +147,7 @@ class KafkaDoor:
                     clock=self._clock,
                     limits=self._limits,
                     budget=self.budget,
+                    memory=SharedMemory(),
                     log=self._log,
                 ),
                 services=self._services,

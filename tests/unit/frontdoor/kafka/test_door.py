@@ -1,8 +1,10 @@
 """The door's brakes: bounded calls, replies and memory; reaping; a full house; draining."""
 
 import asyncio
+import gc
 import logging
 import socket
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -454,3 +456,55 @@ async def test_drain_flushes_large_replies_to_a_reader_who_still_sends() -> None
         assert await client.is_closed()
         client.close()
         await asyncio.wait_for(drain, PATIENCE_SECONDS)
+
+
+# Memory that connections share
+
+
+async def test_halves_of_frames_from_many_connections_are_not_mixed_up() -> None:
+    async with open_house() as house:
+        clients = [await house.connect() for _ in range(5)]
+        frames = [beat_frame(number, padding=100 * number) for number in range(5)]
+        for number, (client, frame) in enumerate(zip(clients, frames, strict=True)):
+            # A whole one first: the half is what is left of what came.
+            client.send(frame + frame[:-3])
+            assert (await client.read_beat())[0] == number
+        await house.settle(lambda: half_frames(house) == 5)
+        for number, (client, frame) in enumerate(zip(clients, frames, strict=True)):
+            client.send(frame[-3:])
+            assert (await client.read_beat())[0] == number
+
+
+# What a connection costs
+
+IDLE_BYTES_MAX = 2_000
+
+
+async def test_an_idle_connection_holds_little_memory() -> None:
+    """All that Python allocates for one that has asked something and waits to ask again."""
+    count = 100
+    async with open_house() as house:
+        sockets = [await asked(house) for _ in range(10)]
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            sockets += [await asked(house) for _ in range(count)]
+            gc.collect()
+            held = tracemalloc.get_traced_memory()[0] - before
+        finally:
+            tracemalloc.stop()
+        for sock in sockets:
+            sock.close()
+        assert held / count < IDLE_BYTES_MAX
+        await house.settle(lambda: house.door.connections == 0)
+
+
+async def asked(house: House) -> socket.socket:
+    """A connection without a stream of the client's: those would be counted too."""
+    loop = asyncio.get_running_loop()
+    sock = socket.socket()
+    sock.setblocking(False)
+    await loop.sock_connect(sock, ("127.0.0.1", house.port))
+    await loop.sock_sendall(sock, beat_frame(1))
+    assert await loop.sock_recv(sock, 1024)
+    return sock

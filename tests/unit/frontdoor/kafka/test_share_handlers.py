@@ -424,6 +424,16 @@ async def test_unknown_partitions_are_told_beside_the_others() -> None:
     assert codes(answer) == {(6, 0): (ErrorCode.UNKNOWN_TOPIC_ID, NONE)}
 
 
+async def test_a_queue_that_no_member_asked_for_fails_as_on_kafka_but_says_why() -> None:
+    door = Door()
+    door.queues.records[2] = AcquiredPartition(
+        wanted=cast("Any", None), reason=Reason.GROUP_ID_NOT_FOUND, detail="nobody has joined"
+    )
+    answer = await door.fetch(epoch=0, partitions=[0, 2])
+    assert codes(answer) == {(5, 2): (ErrorCode.UNKNOWN_SERVER_ERROR, NONE)}
+    assert answer.responses[0].partitions[0].error_message == "nobody has joined"
+
+
 async def test_who_asks_the_wrong_broker_learns_the_right_one() -> None:
     door = Door()
     reason = Reason.NOT_LEADER_OR_FOLLOWER

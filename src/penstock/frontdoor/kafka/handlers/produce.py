@@ -43,6 +43,7 @@ from penstock.protocol.kafka.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from penstock.protocol.kafka.produce_bytes import ProduceForm
 
 FIRST_BATCH_VERSION = 3
 # Older clients do not know the code for a storage error and would give up.
@@ -185,4 +186,5 @@ API = Api(
     refuse=refuse,
     adds_pressure=True,
     is_pipelined=True,
+    learn=ProduceForm.of,
 )

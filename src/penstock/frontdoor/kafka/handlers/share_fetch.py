@@ -23,8 +23,9 @@ Differences from Kafka:
   before end: the broker or the leader was another one then. Kafka forgets all leases with the
   leader, and with them the delivery attempt.
 - The end of a session also releases records of partitions that the session has forgotten.
-- A group that nobody has joined has queues as well: they are made when somebody fetches from them.
-  On Kafka such a fetch waits, and then fails with UNKNOWN_SERVER_ERROR.
+- A partition that no member of the group has asked for has no queue, and nobody but the group's
+  coordinator makes one. A fetch from it is UNKNOWN_SERVER_ERROR as on Kafka, with a message that
+  says why, and at once; Kafka waits first.
 """
 
 import asyncio
@@ -68,6 +69,9 @@ from penstock.protocol.kafka.messages.share_fetch import (
     ShareFetchResponse,
     ShareLeader,
 )
+
+# As on Kafka: clients fail with codes that they don't expect here, and go on after this one.
+_CODES = {Reason.GROUP_ID_NOT_FOUND: ErrorCode.UNKNOWN_SERVER_ERROR}
 
 Parts = dict[ShareKey, ShareFetchPartitionData]
 
@@ -203,7 +207,7 @@ def _add_acquired(parts: Parts, session: ShareSession, acquired: AcquiredPartiti
     share = (acquired.wanted.topic_id, acquired.wanted.partition)
     if acquired.reason is not None:
         part = _part(parts, share)
-        part.error_code = ERROR_CODES[acquired.reason]
+        part.error_code = _CODES.get(acquired.reason) or ERROR_CODES[acquired.reason]
         part.error_message = acquired.detail or None
     elif acquired.ranges:
         part = _part(parts, share)
