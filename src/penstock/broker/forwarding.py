@@ -19,7 +19,7 @@ other without gaps, so send the next batch when the one before is answered.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from struct import Struct, error
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
@@ -95,14 +95,18 @@ class ReadAnswer(NamedTuple):
     high_watermark: int
 
 
-class _Attempts:
+class Attempts:
     """One request on its way: how long it may take, and what is known of its fate."""
 
-    __slots__ = ("_clock", "_pause_s", "deadline", "is_uncertain")
+    __slots__ = ("_clock", "_passing", "_pause_s", "deadline", "is_uncertain")
 
-    def __init__(self, clock: Clock, deadline: float) -> None:
+    def __init__(
+        self, clock: Clock, deadline: float, passing: Collection[Reason] = PASSING
+    ) -> None:
         self._clock = clock
+        # In seconds of the monotonic clock.
         self.deadline = deadline
+        self._passing = passing
         self._pause_s = PAUSE_S_MIN
         self.is_uncertain = False
 
@@ -112,7 +116,7 @@ class _Attempts:
 
     async def after(self, refused: Refused) -> None:
         """Returns when it is time to try again; raises if there will be no further attempt."""
-        if refused.reason not in PASSING or self.left_s <= self._pause_s:
+        if refused.reason not in self._passing or self.left_s <= self._pause_s:
             raise refused
         await asyncio.sleep(self._pause_s)
         self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
@@ -155,7 +159,7 @@ class Forwarding:
         `deadline` is in seconds of the monotonic clock.
         """
         assert peek_header(batch).producer_id >= 0, "without a producer it can't be repeated"
-        attempts = _Attempts(self._clock, deadline)
+        attempts = Attempts(self._clock, deadline)
 
         async def here() -> int:
             return await self._append(topic_id, partition, batch, deadline)
@@ -186,7 +190,7 @@ class Forwarding:
     ) -> ReadAnswer:
         """Batches from `offset` on, which may be inside the first one; waits until there are some,
         for at most `wait_s`. Raises Refused with OFFSET_OUT_OF_RANGE for an offset outside."""
-        attempts = _Attempts(self._clock, deadline)
+        attempts = Attempts(self._clock, deadline)
 
         async def here() -> ReadAnswer:
             return await self._read(topic_id, partition, offset, bytes_max, wait_s)
@@ -204,7 +208,7 @@ class Forwarding:
         self, topic_id: TopicId, partition: int, timestamp: int, deadline: float
     ) -> FoundOffset:
         """The first record at or after a time, or a `Position`; offset -1 where there is none."""
-        attempts = _Attempts(self._clock, deadline)
+        attempts = Attempts(self._clock, deadline)
 
         async def here() -> FoundOffset:
             return await self._find(topic_id, partition, timestamp)
@@ -221,7 +225,7 @@ class Forwarding:
         self,
         topic_id: TopicId,
         partition: int,
-        attempts: _Attempts,
+        attempts: Attempts,
         here: Callable[[], Awaitable[T]],
         there: Callable[[BrokerId], Awaitable[T]],
     ) -> T:

@@ -23,7 +23,7 @@ import socket
 from collections import deque
 from collections.abc import Awaitable, Callable
 from struct import Struct
-from typing import Final
+from typing import Final, cast
 
 from penstock.model.errors import Reason, Refused
 from penstock.model.limits import MIB
@@ -83,7 +83,7 @@ class CallChannel(asyncio.Protocol):
     ) -> "CallChannel":
         """Takes over a connected socket."""
         channel = cls(serve, on_closed)
-        await asyncio.get_running_loop().create_connection(lambda: channel, sock=sock)
+        await asyncio.get_running_loop().create_unix_connection(lambda: channel, sock=sock)
         return channel
 
     def close(self) -> None:
@@ -181,9 +181,9 @@ class CallChannel(asyncio.Protocol):
     # Receiving
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH, low=UNSENT_BYTES_LOW)
+        # uvloop's is one too, but does not say so.
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH, low=UNSENT_BYTES_LOW)
 
     def data_received(self, data: bytes) -> None:
         received = self._received

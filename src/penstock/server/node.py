@@ -59,6 +59,7 @@ from penstock.replication.hosting import Host
 from penstock.replication.replica import Replica
 from penstock.replication.store import ReplicaStore
 from penstock.replication.write_side import WriteSide
+from penstock.server.doors import DoorProcess, LazyDesk
 from penstock.server.parts import BoundNetwork, NodeParts
 from penstock.storage.address_book import read_addresses, write_addresses
 from penstock.storage.data_directory import DataDirectory, new_cluster_id
@@ -109,6 +110,7 @@ class Node:
         self._clock = self._parts.clock
         self._file_system = self._parts.file_system
         self.peer: Endpoint | None = None
+        self.http: Endpoint | None = None
         # What was built so far, undone in reverse order by `stop` or by a start that fails.
         self._built = AsyncExitStack()
 
@@ -122,13 +124,31 @@ class Node:
             door = KafkaDoor(services, limits, self._clock)
             self._on_stop(lambda: door.drain(DRAIN_TIMEOUT_S))
             bound = await door.bind(*self._settings.kafka)
+            doors = await self._other_doors(services)
             await self.register(self._settings.advertised(bound))
             # Not before: a client that met a node without a cluster would remember it so.
             door.open()
+            doors.open()
         except BaseException:
             await self._built.aclose()
             raise
         return bound
+
+    async def _other_doors(self, services: Services) -> DoorProcess:
+        """Takes the addresses of the doors that live in a process of their own."""
+        settings = self._settings
+        desk = LazyDesk(own=settings.node, services=services, peers=self.exchange)
+        options = {
+            "node": settings.node,
+            "hosts": list(settings.http_hosts),
+            "log_format": settings.log_format,
+            "log_level": settings.log_level,
+        }
+        doors = DoorProcess(desk, options)
+        self._on_stop(doors.close)
+        if settings.http is not None:
+            self.http = await doors.bind("http", settings.http)
+        return doors
 
     async def stop(self) -> None:
         """Answers what is in flight, makes everything durable, and lets go of the directory."""

@@ -2,11 +2,12 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from struct import pack
 
 import pytest
+import uvloop
 
 from penstock.model.errors import Reason, Refused
 from penstock.net import call_channel
@@ -52,11 +53,16 @@ async def test_many_calls_are_answered_each_with_its_own_answer() -> None:
     assert answers == [b"say:%d" % number for number in range(200)]
 
 
-async def test_large_payloads_come_whole() -> None:
-    async with ends(echo) as (asking, _):
-        large = bytes(range(256)) * 40_000
-        answers = await asyncio.gather(*(asking.call("", large, WAIT_S) for _ in range(4)))
-    assert answers == [b":" + large] * 4
+@pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_large_payloads_come_whole(make_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    async def scenario() -> None:
+        async with ends(echo) as (asking, _):
+            large = bytes(range(256)) * 40_000
+            answers = await asyncio.gather(*(asking.call("", large, WAIT_S) for _ in range(4)))
+        assert answers == [b":" + large] * 4
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        runner.run(scenario())
 
 
 async def test_a_refusal_travels_with_reason_and_sentence() -> None:
