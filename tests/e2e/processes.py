@@ -15,7 +15,7 @@ import psutil
 
 from penstock.client.free_ports import HeldPorts
 
-READY = re.compile(r"ready: .*kafka=(?P<host>[^ ]+):(?P<port>\d+)")
+READY = re.compile(r"ready: .*kafka=(?P<host>[^ ]+):(?P<port>\d+)(?: http=(?P<http>[^ ]+))?")
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 # Against hanging only: on a busy machine, a JVM alone may take half a minute to start.
@@ -50,6 +50,8 @@ class Broker:
         self.flags = flags
         self.host = "127.0.0.1"
         self.port = 0
+        # Where its HTTP door is; from the first start on it keeps that too.
+        self.http = "127.0.0.1:0"
         self.process: subprocess.Popen[str] | None = None
         self._ports = HeldPorts()
         self.stderr_path = data_dir.with_name(data_dir.name + ".stderr")
@@ -72,7 +74,8 @@ class Broker:
         assert not self.is_running
         if not self.port:
             (self.port,) = self._ports.take(1)
-        arguments = ["up", "--kafka", self.bootstrap, "--data-dir", str(self.data_dir)]
+        arguments = ["up", "--kafka", self.bootstrap, "--http", self.http]
+        arguments += ["--data-dir", str(self.data_dir)]
         with self.stderr_path.open("a") as stderr:
             self.process = subprocess.Popen(
                 command(*arguments, *self.flags),
@@ -93,6 +96,7 @@ class Broker:
             line = self.process.stdout.readline() if readable else ""
             if match := READY.search(line):
                 self.host, self.port = match["host"], int(match["port"])
+                self.http = match["http"] or self.http
                 return
             if readable and not line:
                 break

@@ -165,7 +165,33 @@ def test_two_doors_can_not_share_an_address() -> None:
 
 def test_doors_that_this_version_does_not_open_are_named() -> None:
     assert load({}, {}).unopened_doors() == ()
-    assert load({"kafka": ":1"}, {"PENSTOCK_HTTP": ":2"}).unopened_doors() == ("http",)
+    assert load({"kafka": ":1"}, {"PENSTOCK_GRPC": ":2"}).unopened_doors() == ("grpc",)
+
+
+@pytest.mark.parametrize(
+    ("kafka", "http"),
+    [("h:19092", 19094), ("127.0.0.1:0", 0), ("h:65535", 0), (None, 9094)],
+)
+def test_the_http_port_keeps_its_distance_to_the_kafka_port(kafka: str | None, http: int) -> None:
+    found = load({"kafka": kafka, "advertise": "h:1"}, {}).http
+    assert found == Endpoint("127.0.0.1", http)
+
+
+def test_http_can_be_turned_off(tmp_path: Path) -> None:
+    assert load({"http": "off"}, {}).http is None
+    # YAML reads the word as false.
+    assert load({"config": written(tmp_path, "node.yaml", "http: off\n")}, {}).http is None
+    assert ("http", "off", "flag --http") in load({"http": "off"}, {}).effective()
+    assert "it must be HOST:PORT" in refusal({"http": "on"})
+
+
+def test_names_for_http_clients(tmp_path: Path) -> None:
+    settings = load({"http_hosts": "Broker-1.example.com., queue"}, {})
+    assert settings.http_hosts == ("broker-1.example.com", "queue")
+    file = written(tmp_path, "node.toml", 'http-hosts = ["a", "b"]\n')
+    assert load({"config": file}, {}).http_hosts == ("a", "b")
+    for bad in ("a:9094", "http://a", "a,,b", "*"):
+        assert "http_hosts" in refusal({"http_hosts": bad})
 
 
 def test_log_settings() -> None:

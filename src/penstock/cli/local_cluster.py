@@ -11,7 +11,7 @@ from types import FrameType
 from penstock.cli.ports import why_not
 from penstock.client.child_broker import ChildBroker
 from penstock.client.errors import ClientError
-from penstock.config import DOOR_PORTS, OPENED_DOORS, PORTS_PER_NODE, Settings, SettingsError
+from penstock.config import DOOR_PORTS, OFF, OPENED_DOORS, PORTS_PER_NODE, Settings, SettingsError
 from penstock.model.endpoint import PORT_MAX, Endpoint
 
 LOOK_S = 0.5
@@ -39,7 +39,11 @@ def members(settings: Settings, count: int) -> list[Member]:
     return [
         Member(
             node=node,
-            doors={door: _shifted(settings, door, node - 1) for door in OPENED_DOORS},
+            doors={
+                door: _shifted(settings, door, node - 1)
+                for door in OPENED_DOORS
+                if getattr(settings, door) is not None
+            },
             data_dir=settings.data_dir / f"node-{node}",
         )
         for node in range(1, count + 1)
@@ -80,6 +84,7 @@ def _child(settings: Settings, member: Member, addresses: Mapping[int, str]) -> 
     return ChildBroker(
         member.data_dir,
         kafka=str(member.doors["kafka"]),
+        http=str(member.doors.get("http", OFF)),
         node=member.node,
         peer=str(member.doors["peer"]),
         cluster=addresses,
@@ -88,6 +93,7 @@ def _child(settings: Settings, member: Member, addresses: Mapping[int, str]) -> 
             *("--log-format", settings.log_format, "--log-level", settings.log_level),
             *("--scrub-hours", str(settings.scrub_hours)),
             *("--disk-timeout-ms", str(settings.disk_timeout_ms)),
+            *(("--http-hosts", ",".join(settings.http_hosts)) if settings.http_hosts else ()),
         ],
         environment={} if secret is None else {"PENSTOCK_PEER_SECRET": secret},
         on_log=_prefixed(member.node),

@@ -29,6 +29,7 @@ class ChildBroker:
         data_dir: Path | str,
         *,
         kafka: str = "127.0.0.1:0",
+        http: str = "127.0.0.1:0",
         node: int = 0,
         peer: str | None = None,
         cluster: Mapping[int, str] | None = None,
@@ -44,10 +45,13 @@ class ChildBroker:
         """
         self.data_dir = Path(data_dir)
         self.bootstrap = ""
+        # Where its HTTP door is, once it is ready; empty if that is off.
+        self.http = ""
         self.node = node
         # What it says when it is ready, as it says it.
         self.ready_line = ""
         self._kafka = kafka
+        self._http = http
         self._flags = [*_cluster_flags(peer, cluster, join), *flags]
         self._settings = dict(settings or {})
         self._environment = dict(environment or {})
@@ -121,8 +125,9 @@ class ChildBroker:
         if not self._ready.wait(timeout_s) or not self.bootstrap:
             self.kill()
             raise ClientError(f"The broker did not start: {self.last_line}")
-        # A restart keeps the port, so that clients find the broker again.
+        # A restart keeps the ports, so that clients find the broker again.
         self._kafka = self.bootstrap
+        self._http = self.http or self._http
         return self.bootstrap
 
     def stop(self) -> int:
@@ -172,7 +177,7 @@ class ChildBroker:
         return [*command, *self._arguments()]
 
     def _arguments(self) -> list[str]:
-        arguments = ["--node", str(self.node), "--kafka", self._kafka]
+        arguments = ["--node", str(self.node), "--kafka", self._kafka, "--http", self._http]
         arguments += ["--data-dir", str(self.data_dir), *self._flags]
         for name, value in self._settings.items():
             arguments += ["--set", f"{name}={value}"]
@@ -206,6 +211,7 @@ class ChildBroker:
                 if found:
                     self.ready_line = line.rstrip()
                     self.bootstrap = rest.split()[0]
+                    self.http = _address(rest, "http=")
                     ready.set()
         # The output also ends when the start was refused, and then nobody should keep waiting.
         ready.set()
@@ -217,6 +223,11 @@ class ChildBroker:
                 self._log.append(line.rstrip())
                 if self._on_log is not None:
                     self._on_log(line.rstrip())
+
+
+def _address(ready: str, name: str) -> str:
+    """What the line says under this name, or nothing."""
+    return next((word.removeprefix(name) for word in ready.split() if word.startswith(name)), "")
 
 
 def _cluster_flags(

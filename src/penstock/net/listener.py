@@ -44,8 +44,7 @@ class Listener:
 
     async def bind(self, host: str, port: int) -> Endpoint:
         """Takes the addresses, but anyone who connects before `listen` is refused."""
-        addresses = await _resolve(host, port)
-        self._sockets = _bind_all(addresses, Endpoint(host, port))
+        self._sockets = await bind_sockets(Endpoint(host, port))
         return Endpoint(host, self._sockets[0].getsockname()[1])
 
     def listen(self) -> None:
@@ -99,7 +98,12 @@ class Listener:
 
 async def check_free(endpoint: Endpoint) -> None:
     """Raises StartRefused if nobody could listen there now; takes nothing."""
-    _close_all(_bind_all(await _resolve(*endpoint), endpoint))
+    _close_all(await bind_sockets(endpoint))
+
+
+async def bind_sockets(endpoint: Endpoint) -> list[socket.socket]:
+    """A socket for every address that the host has; raises StartRefused."""
+    return _bind_all(await _resolve(*endpoint), endpoint)
 
 
 async def _resolve(host: str, port: int) -> list[AddressInfo]:

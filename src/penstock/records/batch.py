@@ -12,8 +12,9 @@ from penstock.model.topic_config import TimestampType
 from penstock.records.checksum import crc32c
 from penstock.records.compression import DECOMPRESSED_BYTES_MAX, Codec, compress, decompress
 from penstock.records.errors import CorruptBatch as CorruptBatch
-from penstock.records.raw_records import RawRecord, append_record, decode_record, scan_records
+from penstock.records.raw_records import RawRecord, decode_record, scan_records
 from penstock.records.record import Record
+from penstock.records.rows import Row, encode_rows
 
 HEADER_SIZE = 61
 LENGTH_OFFSET_OVERHEAD = 12
@@ -227,11 +228,36 @@ def build_batch(
     is_control: bool = False,
 ) -> bytes:
     """A batch of the records, numbered from `base_offset` on in their order."""
-    assert records
-    base_timestamp = records[0].timestamp_ms
-    payload = bytearray()
-    for offset_delta, record in enumerate(records):
-        append_record(payload, record, record.timestamp_ms - base_timestamp, offset_delta)
+    rows = [Row(each.key, each.value, each.headers, each.timestamp_ms) for each in records]
+    return build_row_batch(
+        rows,
+        base_offset=base_offset,
+        codec=codec,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        term=term,
+        timestamp_type=timestamp_type,
+        is_control=is_control,
+    )
+
+
+def build_row_batch(
+    rows: Sequence[Row],
+    *,
+    base_offset: int = 0,
+    codec: Codec = Codec.NONE,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    term: int = -1,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    is_control: bool = False,
+) -> bytes:
+    """As `build_batch`, for those who have rows."""
+    assert rows
+    base_timestamp = rows[0].timestamp_ms
+    payload = encode_rows(rows, base_timestamp)
     is_append_time = timestamp_type is TimestampType.LOG_APPEND_TIME
     header = BatchHeader(
         base_offset=base_offset,
@@ -242,13 +268,13 @@ def build_batch(
         attributes=codec
         | (LOG_APPEND_TIME_BIT if is_append_time else 0)
         | (CONTROL_BIT if is_control else 0),
-        last_offset_delta=len(records) - 1,
+        last_offset_delta=len(rows) - 1,
         base_timestamp=base_timestamp,
-        max_timestamp=max(record.timestamp_ms for record in records),
+        max_timestamp=max(row.timestamp_ms for row in rows),
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
-        record_count=len(records),
+        record_count=len(rows),
     )
     return seal(header, compress(codec, payload))
 

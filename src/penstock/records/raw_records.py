@@ -118,20 +118,6 @@ def _decode_name(name: bytes) -> str:
         raise CorruptBatch("the name of a header is not UTF-8") from None
 
 
-def append_record(out: bytearray, record: Record, timestamp_delta: int, offset_delta: int) -> None:
-    body = bytearray(1)
-    append_varint(body, timestamp_delta)
-    append_varint(body, offset_delta)
-    _append_nullable(body, record.key)
-    _append_nullable(body, record.value)
-    append_varint(body, len(record.headers))
-    for name, value in record.headers:
-        _append_nullable(body, name.encode())
-        _append_nullable(body, value)
-    append_varint(out, len(body))
-    out += body
-
-
 def append_shifted(out: bytearray, payload: bytes, raw: RawRecord, timestamp_delta: int) -> None:
     """The same record under another base timestamp, which changes its timestamp delta alone."""
     body = bytearray(1)
@@ -139,11 +125,3 @@ def append_shifted(out: bytearray, payload: bytes, raw: RawRecord, timestamp_del
     body += payload[raw.offset_delta_position : raw.end]
     append_varint(out, len(body))
     out += body
-
-
-def _append_nullable(out: bytearray, data: bytes | None) -> None:
-    if data is None:
-        append_varint(out, -1)
-        return
-    append_varint(out, len(data))
-    out += data

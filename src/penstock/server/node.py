@@ -14,6 +14,7 @@ from typing import Any
 from penstock.broker.client_metrics import ClientMetrics
 from penstock.broker.configs import Configs
 from penstock.broker.fetch import Fetch
+from penstock.broker.forwarding import Forwarding
 from penstock.broker.groups import Groups
 from penstock.broker.handover import hand_over
 from penstock.broker.leaderships import Leaderships
@@ -58,6 +59,7 @@ from penstock.replication.hosting import Host
 from penstock.replication.replica import Replica
 from penstock.replication.store import ReplicaStore
 from penstock.replication.write_side import WriteSide
+from penstock.server.doors import DoorProcess, LazyDesk
 from penstock.server.parts import BoundNetwork, NodeParts
 from penstock.storage.address_book import read_addresses, write_addresses
 from penstock.storage.data_directory import DataDirectory, new_cluster_id
@@ -108,6 +110,7 @@ class Node:
         self._clock = self._parts.clock
         self._file_system = self._parts.file_system
         self.peer: Endpoint | None = None
+        self.http: Endpoint | None = None
         # What was built so far, undone in reverse order by `stop` or by a start that fails.
         self._built = AsyncExitStack()
 
@@ -121,13 +124,31 @@ class Node:
             door = KafkaDoor(services, limits, self._clock)
             self._on_stop(lambda: door.drain(DRAIN_TIMEOUT_S))
             bound = await door.bind(*self._settings.kafka)
+            doors = await self._other_doors(services)
             await self.register(self._settings.advertised(bound))
             # Not before: a client that met a node without a cluster would remember it so.
             door.open()
+            doors.open()
         except BaseException:
             await self._built.aclose()
             raise
         return bound
+
+    async def _other_doors(self, services: Services) -> DoorProcess:
+        """Takes the addresses of the doors that live in a process of their own."""
+        settings = self._settings
+        desk = LazyDesk(own=settings.node, services=services, peers=self.exchange)
+        options = {
+            "node": settings.node,
+            "hosts": list(settings.http_hosts),
+            "log_format": settings.log_format,
+            "log_level": settings.log_level,
+        }
+        doors = DoorProcess(desk, options)
+        self._on_stop(doors.close)
+        if settings.http is not None:
+            self.http = await doors.bind("http", settings.http)
+        return doors
 
     async def stop(self) -> None:
         """Answers what is in flight, makes everything durable, and lets go of the directory."""
@@ -409,20 +430,34 @@ class Node:
         reassignments.start()
         self._on_stop(reassignments.stop)
         selects_by_rack = cluster.broker_setting("replica.selector.class") == RACK_AWARE_SELECTOR
+        produce = Produce(partitions=partitions, clock=clock)
+        fetch = Fetch(
+            partitions=partitions,
+            limits=limits,
+            executor=self._disk,
+            selector=RackAwareSelector(cluster, exchange) if selects_by_rack else None,
+        )
+        offsets = Offsets(leaderships=leaderships)
         return Services(
             partitions=partitions,
             leaderships=leaderships,
             reassignments=reassignments,
             membership=Membership(cluster=cluster),
             quorum=Quorum(cluster=cluster, partitions=partitions, exchange=exchange),
-            produce=Produce(partitions=partitions, clock=clock),
-            fetch=Fetch(
+            produce=produce,
+            fetch=fetch,
+            offsets=offsets,
+            forwarding=Forwarding(
+                own=cluster.broker_id,
+                topics=topics,
                 partitions=partitions,
-                limits=limits,
-                executor=self._disk,
-                selector=RackAwareSelector(cluster, exchange) if selects_by_rack else None,
+                leaderships=leaderships,
+                produce=produce,
+                fetch=fetch,
+                offsets=offsets,
+                peers=exchange,
+                clock=clock,
             ),
-            offsets=Offsets(leaderships=leaderships),
             producers=Producers(leaderships=leaderships, cluster=cluster),
             topics=topics,
             configs=Configs(cluster=cluster, derived=self._derived_settings(directory)),

@@ -20,6 +20,7 @@ from penstock.model.errors import StartRefused
 from penstock.model.limits import MIB
 from penstock.net.listener import check_free
 from penstock.observe.logs import set_up_logs
+from penstock.server.doors import check_free_soon
 from penstock.server.node import Node
 
 # Parameters of mallopt(3), by their numbers in glibc.
@@ -91,15 +92,18 @@ async def _serve(settings: Settings) -> None:
     await check_free(settings.kafka)
     if settings.opens_peer_door():
         await check_free(settings.peer)
+    if settings.http is not None:
+        await check_free_soon(settings.http)
     node = Node(settings)
     bound = await _started(node, stop)
     if bound is None:
         logger.info("stopped before it was ready")
         return
     # Scripts wait for this line, so it is the only one on stdout.
+    http = "" if node.http is None else f" http={node.http}"
     peer = "" if node.peer is None else f" peer={node.peer}"
     print(
-        f"penstock node {settings.node} ready: kafka={bound}{peer} data={settings.data_dir}",
+        f"penstock node {settings.node} ready: kafka={bound}{http}{peer} data={settings.data_dir}",
         flush=True,
     )
     # What was built so far lives as long as the process: no collection need look at it again, and

@@ -203,7 +203,12 @@ class ThreadBroker(_Broker):
         # Imported here because a broker in a process does not need the server's code.
         from penstock.server import Node
 
-        settings = Settings(data_dir=self.data_dir, kafka=self._endpoint, broker=self._settings)
+        settings = Settings(
+            data_dir=self.data_dir,
+            kafka=self._endpoint,
+            http=Endpoint(LOOPBACK, 0),
+            broker=self._settings,
+        )
         node = Node(settings)
         endpoint = await node.start()
         self._loop = asyncio.get_running_loop()

@@ -5,7 +5,6 @@ variables, the keys of a settings file, `penstock config show` and the reference
 from it. A flag beats the environment, which beats the file, which beats the default.
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -13,33 +12,30 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from penstock.config import values
+from penstock.config.values import OFF as OFF
 from penstock.model.endpoint import (
     LOOPBACK,
     PORT_MAX,
     Endpoint,
-    EndpointError,
     is_loopback,
     is_wildcard,
-    parse_endpoint,
 )
 from penstock.model.ids import BrokerId
 
-NODE_MAX = 2**31 - 1
 # Several nodes on one host keep clear of each other: node 1 listens on 9192, node 2 on 9292.
 PORTS_PER_NODE = 100
 DOOR_PORTS: Mapping[str, int] = MappingProxyType(
     {"kafka": 9092, "grpc": 9093, "http": 9094, "peer": 9095}
 )
-OPENED_DOORS = ("kafka", "peer")
+OPENED_DOORS = ("kafka", "http", "peer")
+# Unless they are given, their ports keep their distance to the Kafka port.
+FOLLOWING_DOORS = ("grpc", "http")
 DEFAULT = "default"
 # What is shown instead of a secret.
 HIDDEN = "(hidden)"
 # Kafka's name for what --rack says.
 RACK_SETTING = "broker.rack"
-CLUSTER_NODES_MAX = 1_000
-# The least and the most that can be asked for; less would take any busy disk for one that hangs.
-DISK_TIMEOUT_MS = (500, 600_000)
-SCRUB_HOURS_MAX = 24 * 366
 
 _FIRST_NODE = BrokerId(0)
 _DOORS: Mapping[str, Endpoint] = MappingProxyType(
@@ -66,10 +62,6 @@ class SettingsError(ValueError):
     """A setting that can't be used; its text is one sentence for the person who set it."""
 
 
-class _Unusable(ValueError):
-    """Why one value can't be used; `load` adds which setting it is and where it came from."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     """One row of the table of settings."""
@@ -93,7 +85,10 @@ class Settings:
     node: BrokerId = _FIRST_NODE
     kafka: Endpoint = _DOORS["kafka"]
     grpc: Endpoint = _DOORS["grpc"]
-    http: Endpoint = _DOORS["http"]
+    # None where HTTP is turned off.
+    http: Endpoint | None = _DOORS["http"]
+    # Names under which clients reach the HTTP listener, beside localhost and addresses.
+    http_hosts: tuple[str, ...] = ()
     peer: Endpoint = _DOORS["peer"]
     # What clients connect to; None is the address that was bound.
     advertise: Endpoint | None = None
@@ -209,7 +204,7 @@ def _layers(
 def _parse(setting: Setting, raw: object, source: str) -> object:
     try:
         return setting.parse(raw)
-    except _Unusable as problem:
+    except values.Unusable as problem:
         quoted = HIDDEN if setting.is_secret else _quoted(raw)
         raise SettingsError(
             f"Setting {setting.name} from {source} is {quoted}, but {problem}."
@@ -259,9 +254,19 @@ def _add_default_ports(values: dict[str, object], sources: Mapping[str, str]) ->
             f"Setting node from {sources['node']} is {node}, which is too large for a default "
             f"port, so give the Kafka listener's address with --kafka HOST:PORT."
         )
+    kafka = values.get("kafka")
     for door, port in DOOR_PORTS.items():
         # Port 0 is a free one: a large node number leaves no fixed default for the other doors.
-        values.setdefault(door, Endpoint(LOOPBACK, port + shift if fits else 0))
+        default = port + shift if fits else 0
+        if isinstance(kafka, Endpoint) and door in FOLLOWING_DOORS:
+            # So that two nodes with Kafka ports of their own need no other flag.
+            default = _beside(kafka.port, port - DOOR_PORTS["kafka"])
+        values.setdefault(door, Endpoint(LOOPBACK, default))
+
+
+def _beside(kafka_port: int, distance: int) -> int:
+    port = kafka_port + distance
+    return port if kafka_port and port <= PORT_MAX else 0
 
 
 def _check_together(settings: Settings) -> None:
@@ -275,8 +280,8 @@ def _check_together(settings: Settings) -> None:
     _check_peer_secret(settings)
     taken: dict[Endpoint, str] = {}
     for door in DOOR_PORTS:
-        endpoint: Endpoint = getattr(settings, door)
-        if endpoint.port == 0 or not settings.is_explicit(door):
+        endpoint: Endpoint | None = getattr(settings, door)
+        if endpoint is None or endpoint.port == 0 or not settings.is_explicit(door):
             continue
         if endpoint in taken:
             raise SettingsError(
@@ -366,163 +371,15 @@ def _unknown(key: str, known: Iterable[str]) -> str:
 
 def _shown(setting: Setting, value: object) -> str:
     if value is None:
-        return ""
+        return OFF if setting.name == "http" else ""
+    if setting.name == "http_hosts":
+        assert isinstance(value, tuple)
+        return ",".join(value)
     if setting.is_secret:
         return HIDDEN
     if isinstance(value, Mapping):
         return ",".join(f"{node}={endpoint}" for node, endpoint in value.items())
     return str(value)
-
-
-def _text(raw: object) -> str:
-    if not isinstance(raw, str | Path):
-        raise _Unusable("it must be text")
-    text = str(raw).strip()
-    if not text or "\0" in text:
-        raise _Unusable("it must not be empty or hold a null character")
-    return text
-
-
-def _path(raw: object) -> Path:
-    try:
-        return Path(_text(raw)).expanduser()
-    except RuntimeError:
-        raise _Unusable("the home directory (~) is not known") from None
-
-
-def _config_path(raw: object) -> Path:
-    path = _path(raw)
-    if path.suffix not in (".toml", ".yaml", ".yml"):
-        raise _Unusable("its name must end in .toml, .yaml or .yml")
-    return path
-
-
-def _whole_number(raw: object, least: int, most: int) -> int:
-    is_number = isinstance(raw, int) and not isinstance(raw, bool)
-    is_digits = isinstance(raw, str) and re.fullmatch(r"\s*[0-9]{1,10}\s*", raw)
-    if not (is_number or is_digits) or not least <= int(str(raw)) <= most:
-        raise _Unusable(f"it must be a whole number from {least} to {most}")
-    return int(str(raw))
-
-
-def _node(raw: object) -> BrokerId:
-    return BrokerId(_whole_number(raw, 0, NODE_MAX))
-
-
-def _disk_timeout(raw: object) -> int:
-    return _whole_number(raw, *DISK_TIMEOUT_MS)
-
-
-def _hours(raw: object) -> int:
-    return _whole_number(raw, 0, SCRUB_HOURS_MAX)
-
-
-def _endpoint(raw: object) -> Endpoint:
-    try:
-        return parse_endpoint(_text(raw))
-    except EndpointError as problem:
-        raise _Unusable(str(problem)) from None
-
-
-def _advertise(raw: object) -> Endpoint:
-    endpoint = _endpoint(raw)
-    if is_wildcard(endpoint.host):
-        raise _Unusable("clients can't connect to a wildcard address")
-    return endpoint
-
-
-def _reached(raw: object) -> Endpoint:
-    """An address of another node, which has to be complete."""
-    endpoint = _advertise(raw)
-    if endpoint.port == 0:
-        raise _Unusable("clients can't connect to port 0")
-    return endpoint
-
-
-def _cluster(raw: object) -> Mapping[BrokerId, Endpoint]:
-    """Peer addresses by node from a table, or from text as in 1=a:9195,2=b:9295."""
-    members: dict[BrokerId, Endpoint] = {}
-    for number, address in _members(raw):
-        node, endpoint = _node(number), _reached(address)
-        if node in members:
-            raise _Unusable(f"it lists node {node} twice")
-        if endpoint in members.values():
-            raise _Unusable(f"it gives two nodes the address {endpoint}")
-        members[node] = endpoint
-    if len(members) > CLUSTER_NODES_MAX:
-        raise _Unusable(f"it may list at most {CLUSTER_NODES_MAX:,} nodes")
-    return MappingProxyType(dict(sorted(members.items())))
-
-
-def _members(raw: object) -> Iterable[tuple[object, object]]:
-    if isinstance(raw, dict):
-        yield from raw.items()
-        return
-    for pair in _text(raw).split(","):
-        number, equals, address = pair.partition("=")
-        if not equals:
-            raise _Unusable("each member must be NODE=HOST:PORT, as in 1=10.0.0.1:9195")
-        yield number, address
-
-
-def _choice(choices: type[StrEnum]) -> Callable[[object], StrEnum]:
-    def parse(raw: object) -> StrEnum:
-        try:
-            return choices(_text(raw).lower())
-        except ValueError:
-            raise _Unusable(f"it must be one of {', '.join(choices)}") from None
-
-    return parse
-
-
-def _broker(raw: object) -> dict[str, str]:
-    """Kafka's broker settings from a table, from flags (a tuple), or from one variable."""
-    if isinstance(raw, dict):
-        return dict(_flattened(raw, ""))
-    pairs = raw if isinstance(raw, tuple) else _split_pairs(_text(raw))
-    parsed = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not _BROKER_KEY.fullmatch(key.strip()):
-            raise _Unusable("each broker setting must be NAME=VALUE, as in num.partitions=3")
-        parsed[key.strip()] = value.strip()
-    return parsed
-
-
-_BROKER_KEY = re.compile(r"[A-Za-z][\w.-]*", re.ASCII)
-
-
-def _split_pairs(text: str) -> list[str]:
-    """Cut at commas; a piece without "=" still belongs to the value before it, which is a list."""
-    pairs: list[str] = []
-    for piece in text.split(","):
-        if "=" not in piece and pairs:
-            pairs[-1] += f",{piece}"
-        elif piece.strip():
-            pairs.append(piece)
-    return pairs
-
-
-def _flattened(table: Mapping[object, object], prefix: str) -> Iterable[tuple[str, str]]:
-    """TOML reads the key num.partitions as a table in a table; the name is put together again."""
-    for key, value in table.items():
-        name = f"{prefix}{key}"
-        if not _BROKER_KEY.fullmatch(name):
-            raise _Unusable(f"{name!r} can't be the name of a broker setting")
-        if isinstance(value, dict):
-            yield from _flattened(value, f"{name}.")
-        else:
-            yield name, _plain(value)
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list):
-        return ",".join(_plain(one) for one in value)
-    if isinstance(value, str | int | float):
-        return str(value)
-    raise _Unusable("each broker setting must be text, a number, true, false or a list")
 
 
 def _setting(
@@ -543,55 +400,112 @@ def _setting(
 
 
 def _door(name: str, help_text: str) -> Setting:
-    return _setting(name, "HOST:PORT", f"{LOOPBACK}:{DOOR_PORTS[name]}", _endpoint, help_text)
+    return _setting(
+        name, "HOST:PORT", f"{LOOPBACK}:{DOOR_PORTS[name]}", values.parse_endpoint_text, help_text
+    )
 
 
 SETTINGS: tuple[Setting, ...] = (
-    _setting("data_dir", "DIR", "penstock-data", _path, "Where the node keeps its data."),
-    _setting("node", "N", "0", _node, "The node's number, which is its Kafka broker id."),
+    _setting(
+        "data_dir", "DIR", "penstock-data", values.parse_path, "Where the node keeps its data."
+    ),
+    _setting(
+        "node", "N", "0", values.parse_node, "The node's number, which is its Kafka broker id."
+    ),
     _door("kafka", "Where Kafka clients connect; port 0 picks a free one."),
     _door("grpc", "Where gRPC clients connect."),
-    _door("http", "Where HTTP clients connect."),
+    _setting(
+        "http",
+        "HOST:PORT|off",
+        f"{LOOPBACK}:{DOOR_PORTS['http']}",
+        values.parse_optional_endpoint,
+        "Where HTTP clients connect, or off; by default 2 above the Kafka port.",
+    ),
+    _setting(
+        "http_hosts",
+        "NAME,...",
+        "",
+        values.parse_hosts,
+        "Names of this node in URLs of HTTP clients, beside localhost and addresses.",
+    ),
     _door("peer", "Where other nodes connect."),
     _setting(
         "advertise",
         "HOST:PORT",
         "",
-        _advertise,
+        values.parse_advertise,
         "The Kafka address for clients; by default the one the node listens on.",
     ),
     _setting(
-        "cluster", "N=HOST:PORT,...", "", _cluster, "Peer addresses of all members, this node too."
+        "cluster",
+        "N=HOST:PORT,...",
+        "",
+        values.parse_cluster,
+        "Peer addresses of all members, this node too.",
     ),
     _setting(
-        "join", "HOST:PORT", "", _reached, "Join the cluster of the node with this peer address."
+        "join",
+        "HOST:PORT",
+        "",
+        values.parse_reached,
+        "Join the cluster of the node with this peer address.",
     ),
     _setting(
         "advertise_peer",
         "HOST:PORT",
         "",
-        _advertise,
+        values.parse_advertise,
         "The peer address for other nodes; by default the listed one, or the one it listens on.",
     ),
-    _setting("rack", "NAME", "", _text, "The node's rack or zone; copies are spread over racks."),
+    _setting(
+        "rack",
+        "NAME",
+        "",
+        values.parse_text,
+        "The node's rack or zone; copies are spread over racks.",
+    ),
     _setting(
         "peer_secret",
         "TEXT",
         "",
-        _text,
+        values.parse_text,
         "The secret that all nodes share; needed beyond loopback, and never shown.",
     ),
-    _setting("disk_timeout_ms", "MS", "3000", _disk_timeout, "How long a leader's disk may hang."),
-    _setting("config", "FILE", "", _config_path, "A TOML or YAML file with settings."),
-    _setting("log_format", "auto|text|json", "auto", _choice(LogFormat), "Format of log lines."),
     _setting(
-        "log_level", "debug|info|warning|error", "info", _choice(LogLevel), "Least severity to log."
+        "disk_timeout_ms",
+        "MS",
+        "3000",
+        values.parse_disk_timeout,
+        "How long a leader's disk may hang.",
+    ),
+    _setting("config", "FILE", "", values.parse_config_path, "A TOML or YAML file with settings."),
+    _setting(
+        "log_format",
+        "auto|text|json",
+        "auto",
+        values.parse_choice(LogFormat),
+        "Format of log lines.",
     ),
     _setting(
-        "scrub_hours", "N", "168", _hours, "Check all data for damage every N hours; 0 never."
+        "log_level",
+        "debug|info|warning|error",
+        "info",
+        values.parse_choice(LogLevel),
+        "Least severity to log.",
     ),
     _setting(
-        "broker", "NAME=VALUE", "", _broker, "A broker setting by Kafka's name; may be repeated."
+        "scrub_hours",
+        "N",
+        "168",
+        values.parse_hours,
+        "Check all data for damage every N hours; 0 never.",
+    ),
+    _setting(
+        "broker",
+        "NAME=VALUE",
+        "",
+        values.parse_broker,
+        "A broker setting by Kafka's name; may be repeated.",
     ),
 )
 _BY_NAME: Mapping[str, Setting] = MappingProxyType({setting.name: setting for setting in SETTINGS})

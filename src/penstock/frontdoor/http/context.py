@@ -1,0 +1,67 @@
+"""What handlers share: the broker, writing, reading, time, and how much is under way."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from penstock.broker.doors.calls import Call
+from penstock.frontdoor.http.limits import BODIES_BYTES_MAX, STREAMS_MAX
+from penstock.frontdoor.http.metrics import Metrics
+from penstock.frontdoor.http.problems import Problem
+from penstock.frontdoor.http.requests import Gone, Request
+from penstock.frontdoor.remote.broker import Broker
+from penstock.frontdoor.remote.publishing import Publisher
+from penstock.frontdoor.remote.reading import Reader
+from penstock.frontdoor.remote.topics import Topics
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Context:
+    broker: Broker
+    topics: Topics
+    publisher: Publisher
+    reader: Reader
+    metrics: Metrics
+    now_ms: Callable[[], int]
+    bodies_bytes: int = 0
+    streams: int = 0
+
+    async def ask(self, call: Call[T]) -> T:
+        return await self.broker.ask(call)
+
+    def hold(self, size: int) -> None:
+        """Counts bytes of a body, until `release`."""
+        if self.bodies_bytes + size > BODIES_BYTES_MAX:
+            detail = f"Requests of {self.bodies_bytes:,} bytes are under way; try again."
+            raise Problem(503, detail, reason="busy")
+        self.bodies_bytes += size
+
+    def release(self, size: int) -> None:
+        self.bodies_bytes -= size
+
+    def open_stream(self) -> None:
+        if self.streams >= STREAMS_MAX:
+            raise Problem(503, f"{self.streams:,} streams are open already.", reason="busy")
+        self.streams += 1
+
+    def close_stream(self) -> None:
+        self.streams -= 1
+
+
+async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """The outcome of work that may take long; raises Gone if the client goes away meanwhile. To be
+    used after the body was read."""
+    task = asyncio.ensure_future(work)
+    watching = asyncio.ensure_future(request.gone())
+    try:
+        await asyncio.wait([task, watching], return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise Gone
+    finally:
+        watching.cancel()
+        if not task.done():
+            task.cancel()

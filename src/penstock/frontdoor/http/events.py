@@ -1,0 +1,203 @@
+"""Following a topic: `GET /v1/topics/{topic}/events`, as server-sent events.
+
+The id of an event says where the reader is in every partition that it follows, so a browser that
+reconnects goes on behind the last event that it got. Nothing is buffered for a slow reader: a
+partition is read again only when what was read before has left, and the server cuts off a reader
+that takes nothing for a while.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any, Final
+
+import msgspec
+
+from penstock.broker.doors.calls import TopicInfo
+from penstock.frontdoor.http.context import Context
+from penstock.frontdoor.http.limits import STREAM_BEAT_S, STREAM_PARTITIONS_MAX
+from penstock.frontdoor.http.messages import StoredRecords
+from penstock.frontdoor.http.problems import Problem
+from penstock.frontdoor.http.read import ENCODING, ENCODINGS, stored
+from penstock.frontdoor.http.requests import Answer, Request
+from penstock.frontdoor.http.routes import Parameter, Route
+from penstock.frontdoor.remote.reading import EARLIEST, LATEST, Chunk
+from penstock.model.errors import Refused
+from penstock.model.limits import KIB
+
+EVENTS_TYPE: Final = "text/event-stream"
+LAST_ID_HEADER: Final = "last-event-id"
+# Read at a time: what a reader that stops in the middle costs.
+CHUNK_RECORDS_MAX: Final = 500
+CHUNK_BYTES_MAX: Final = 256 * KIB
+# How long a read waits at the end of a partition before it asks again.
+WAIT_S: Final = 50.0
+_BEAT: Final = b": beat\n\n"
+_WORDS: Final = {"latest": LATEST, "earliest": EARLIEST}
+_ENCODER: Final = msgspec.json.Encoder()
+
+Positions = dict[int, int]
+
+
+async def events(context: Context, request: Request) -> Answer:
+    encoding = request.choice("encoding", ENCODINGS)
+    word = request.choice("from", ("latest", "earliest"))
+    topic = await context.topics.find(request.parameters["topic"])
+    partitions = _partitions(request, topic)
+    positions = _resumed(request, partitions)
+    for partition in partitions:
+        if partition not in positions:
+            positions[partition] = await context.reader.find(topic, partition, _WORDS[word])
+    context.open_stream()
+    pieces = _stream(context, request, topic, positions, encoding)
+    # Started here, so that its end is reached even if nobody ever reads from it.
+    await anext(pieces)
+    return Answer(200, b"", EVENTS_TYPE, {"x-accel-buffering": "no"}, pieces)
+
+
+def _partitions(request: Request, topic: TopicInfo) -> list[int]:
+    given = request.text("partition")
+    if given is None:
+        if topic.partitions > STREAM_PARTITIONS_MAX:
+            detail = (
+                f"Topic {topic.name} has {topic.partitions} partitions, but a stream follows at "
+                f"most {STREAM_PARTITIONS_MAX}: say which with 'partition'."
+            )
+            raise Problem(400, detail)
+        return list(range(topic.partitions))
+    partition = request.number("partition", 0, 0, 2**31 - 1)
+    if partition >= topic.partitions:
+        detail = f"Topic {topic.name} has no partition {partition}: it has {topic.partitions}."
+        raise Problem(404, detail, reason="unknown_topic_or_partition")
+    return [partition]
+
+
+def _resumed(request: Request, partitions: list[int]) -> Positions:
+    """Where the reader was, by the id of its last event."""
+    given = request.headers.get(LAST_ID_HEADER) or request.text("last_event_id")
+    if not given:
+        return {}
+    positions: Positions = {}
+    for part in given.split(","):
+        partition, _, offset = part.partition(":")
+        numbers = [text for text in (partition, offset) if text.isascii() and text.isdigit()]
+        if len(numbers) < 2 or len(part) > 40:
+            raise Problem(400, f"The Last-Event-ID {given[:200]!r} is not one of this stream.")
+        positions[int(partition)] = int(offset)
+    return {each: positions[each] for each in partitions if each in positions}
+
+
+async def _stream(
+    context: Context, request: Request, topic: TopicInfo, positions: Positions, encoding: str
+) -> AsyncGenerator[bytes, None]:
+    following = _Following(context, topic, positions)
+    gone = asyncio.ensure_future(request.gone())
+    try:
+        yield b""
+        for partition in positions:
+            following.read(partition)
+        yield b": following\n\n"
+        while not gone.done():
+            chunks = await following.next(gone)
+            if not chunks:
+                yield _BEAT
+            for partition, chunk in chunks:
+                if chunk.records:
+                    context.metrics.read.inc(len(chunk.records))
+                    yield _events(chunk, partition, positions, encoding)
+                positions[partition] = chunk.next_offset
+                following.read(partition)
+    except Refused as refused:
+        yield _error(refused)
+    finally:
+        gone.cancel()
+        following.close()
+        context.close_stream()
+
+
+class _Following:
+    """Reads that wait at the ends of partitions, one for each."""
+
+    def __init__(self, context: Context, topic: TopicInfo, positions: Positions) -> None:
+        self._context = context
+        self._topic = topic
+        self._positions = positions
+        self._reading: dict[asyncio.Future[Any], int] = {}
+
+    def read(self, partition: int) -> None:
+        work = self._context.reader.read(
+            self._topic,
+            partition,
+            self._positions[partition],
+            records_max=CHUNK_RECORDS_MAX,
+            bytes_max=CHUNK_BYTES_MAX,
+            wait_s=WAIT_S,
+        )
+        self._reading[asyncio.ensure_future(work)] = partition
+
+    async def next(self, gone: "asyncio.Future[Any]") -> list[tuple[int, Chunk]]:
+        """What was read, after a while nothing, and nothing if the reader is gone."""
+        done, _ = await asyncio.wait(
+            [*self._reading, gone], timeout=STREAM_BEAT_S, return_when=asyncio.FIRST_COMPLETED
+        )
+        done.discard(gone)
+        return [(self._reading.pop(each), each.result()) for each in done]
+
+    def close(self) -> None:
+        for each in self._reading:
+            each.cancel()
+
+
+def _events(chunk: Chunk, partition: int, positions: Positions, encoding: str) -> bytes:
+    pieces: list[bytes] = []
+    for record in chunk.records:
+        positions[partition] = record.offset + 1
+        data = _ENCODER.encode(stored(record, partition, encoding))
+        pieces += (b"id: ", _id(positions), b"\nevent: record\ndata: ", data, b"\n\n")
+    return b"".join(pieces)
+
+
+def _id(positions: Positions) -> bytes:
+    """The next offset of each partition."""
+    return ",".join(f"{each}:{offset}" for each, offset in positions.items()).encode()
+
+
+def _error(refused: Refused) -> bytes:
+    """Why the stream ends; the reader may come back with the id of its last event."""
+    data = _ENCODER.encode(Problem.of(refused).document)
+    return b"event: error\ndata: " + data + b"\n\n"
+
+
+ROUTES = (
+    Route(
+        method="GET",
+        path="/v1/topics/{topic}/events",
+        handler=events,
+        summary="Follow a topic by server-sent events.",
+        help="Each event `record` holds one record, as JSON in a single line, like those of the "
+        "route that reads. A reader that comes back with `Last-Event-ID` goes on behind that "
+        "event. The event `error` holds a problem document and ends the stream.",
+        parameters=(
+            Parameter(
+                name="partition",
+                help="Follow this one only.",
+                schema={"type": "integer", "minimum": 0, "maximum": 2**31 - 1},
+            ),
+            Parameter(
+                name="from",
+                help="Where a new reader starts.",
+                schema={"type": "string", "enum": ["latest", "earliest"], "default": "latest"},
+            ),
+            ENCODING,
+            Parameter(
+                name="last_event_id",
+                help="As the header Last-Event-ID, for readers that can't send it.",
+            ),
+            Parameter(
+                name="Last-Event-ID", place="header", help="The id of the last event that was got."
+            ),
+        ),
+        answers={200: StoredRecords},
+        answer_types=(EVENTS_TYPE,),
+        problems=(404, 503),
+    ),
+)

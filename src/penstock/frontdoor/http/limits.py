@@ -1,0 +1,34 @@
+"""Bounds of the HTTP door, by name; the reference page lists them."""
+
+from typing import Final
+
+from penstock.model.limits import KIB, MIB
+
+# Of one request.
+HEADER_BYTES_MAX: Final = 32 * KIB
+BODY_BYTES_MAX: Final = 32 * MIB
+RECORDS_PER_REQUEST_MAX: Final = 100_000
+# Arrays and objects inside each other, in a body or in a value.
+JSON_DEPTH_MAX: Final = 100
+IDEMPOTENCY_KEY_LENGTH_MAX: Final = 255
+
+# Of one answer.
+RECORDS_PER_ANSWER_MAX: Final = 10_000
+RECORDS_PER_ANSWER: Final = 100
+WAIT_S_MAX: Final = 30.0
+
+# Of the process. Bodies count from when they begin to arrive until their request is answered.
+BODIES_BYTES_MAX: Final = 128 * MIB
+CONNECTIONS_MAX: Final = 5_000
+STREAMS_MAX: Final = 2_000
+STREAM_PARTITIONS_MAX: Final = 256
+
+# Time, in seconds. A connection without a request, headers from their first byte on, a body
+# without a further byte, an answer without a byte read, a stream without an event.
+KEEP_ALIVE_S: Final = 75
+HEADERS_S_MAX: Final = 10.0
+BODY_PAUSE_S_MAX: Final = 10.0
+UNREAD_S_MAX: Final = 15.0
+STREAM_BEAT_S: Final = 15.0
+# A body may take at least this many bytes a second, whatever it pauses.
+BODY_BYTES_PER_S_MIN: Final = 1 * KIB

@@ -1,0 +1,228 @@
+"""What bodies look like: requests and answers as JSON. The OpenAPI description follows from it."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+from penstock.frontdoor.http.limits import RECORDS_PER_REQUEST_MAX
+from penstock.frontdoor.http.problems import ProblemDocument as ProblemDocument
+
+Encoding = Literal["json", "text", "base64"]
+Partition = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Offset = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Milliseconds = Annotated[int, Meta(ge=0, le=2**53)]
+
+
+class Header(Struct, forbid_unknown_fields=True):
+    """One header; names may repeat. `encoding` says what `value` is: text or base64."""
+
+    name: str
+    value: str | None = None
+    encoding: Literal["text", "base64"] = "text"
+
+
+class NewRecord(Struct, forbid_unknown_fields=True):
+    """A record to be written. `encoding` says how `value` becomes bytes: "json" stores any JSON
+    value as compact JSON text, "text" stores a string as UTF-8, "base64" the bytes that a string
+    stands for. `null` and a missing value are stored as no value (a tombstone). `key_encoding` does
+    the same for `key`, and is "text" by default."""
+
+    value: Raw = Raw(b"null")
+    key: Raw = Raw(b"null")
+    headers: dict[str, str | None] | list[Header] = msgspec.field(default_factory=dict)
+    partition: Partition | None = None
+    timestamp: Milliseconds | None = None
+    encoding: Encoding = "json"
+    key_encoding: Encoding = "text"
+
+
+class NewRecords(Struct, forbid_unknown_fields=True):
+    """Records to be written, in this order."""
+
+    records: Annotated[list[NewRecord], Meta(min_length=1, max_length=RECORDS_PER_REQUEST_MAX)]
+
+
+class Written(Struct, omit_defaults=True):
+    """What became of a record: its place, or why it was not written."""
+
+    partition: int | None = None
+    offset: int | None = None
+    error: ProblemDocument | None = None
+
+
+class WrittenRecords(Struct):
+    """One result for each record, in the order of the request."""
+
+    results: list[Written]
+
+
+class StoredRecord(Struct):
+    """A record as it was read; it can be written again as it is, but for its place."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: Raw
+    key_encoding: Encoding
+    value: Raw
+    encoding: Encoding
+    headers: list[Header]
+
+
+class StoredRecords(Struct):
+    """Records of a partition. Go on at `next_offset`; below `high_watermark` there is more."""
+
+    records: list[StoredRecord]
+    next_offset: int
+    log_start_offset: int
+    high_watermark: int
+
+
+# Topics
+
+
+class Topic(Struct):
+    name: str
+    topic_id: str
+    partitions: int
+    replication_factor: int
+    internal: bool
+
+
+class Topics(Struct):
+    topics: list[Topic]
+
+
+class TopicPartition(Struct):
+    partition: int
+    leader: int | None
+    replicas: list[int]
+    in_sync: list[int]
+    start_offset: int | None
+    end_offset: int | None
+
+
+class DescribedTopic(Struct):
+    name: str
+    topic_id: str
+    internal: bool
+    replication_factor: int
+    settings: dict[str, str]
+    partitions: list[TopicPartition]
+
+
+class NewTopic(Struct, forbid_unknown_fields=True):
+    """What is left out follows from the broker's settings."""
+
+    name: str
+    partitions: Annotated[int, Meta(ge=1, le=10_000)] | None = None
+    replication_factor: Annotated[int, Meta(ge=1, le=1_000)] | None = None
+    settings: dict[str, str] = msgspec.field(default_factory=dict)
+    validate_only: bool = False
+
+
+class TopicChange(Struct, forbid_unknown_fields=True):
+    """The number of partitions that the topic shall have; it can only grow."""
+
+    partitions: Annotated[int, Meta(ge=1, le=10_000)]
+
+
+# Settings
+
+
+class Setting(Struct):
+    name: str
+    value: str | None
+    source: str
+    read_only: bool
+    documentation: str
+
+
+class Settings(Struct):
+    settings: list[Setting]
+
+
+class SettingsChange(Struct, forbid_unknown_fields=True):
+    """New values by name; null takes a setting back to its default. Others stay as they are."""
+
+    settings: dict[str, str | None]
+
+
+# Groups
+
+
+class Group(Struct):
+    group_id: str
+    type: str
+    state: str
+    protocol_type: str
+
+
+class Groups(Struct):
+    """`unreached` are nodes that did not answer: their groups are missing."""
+
+    groups: list[Group]
+    unreached: list[int]
+
+
+class Member(Struct):
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+
+
+class DescribedGroup(Struct):
+    group_id: str
+    type: str
+    state: str
+    protocol_type: str
+    members: list[Member]
+
+
+class CommittedOffset(Struct, forbid_unknown_fields=True):
+    topic: str
+    partition: Partition
+    offset: Offset
+    metadata: str = ""
+
+
+class CommittedOffsets(Struct, forbid_unknown_fields=True):
+    offsets: Annotated[list[CommittedOffset], Meta(max_length=100_000)]
+
+
+# Nodes
+
+
+class Node(Struct):
+    node: int
+    kafka: str
+    rack: str | None
+    alive: bool
+    controller: bool
+
+
+class Cluster(Struct):
+    cluster_id: str
+    nodes: list[Node]
+
+
+class Health(Struct, omit_defaults=True):
+    status: Literal["ok", "unready"]
+    node: int | UnsetType = UNSET
+    detail: str | UnsetType = UNSET
+
+
+# CloudEvents
+
+
+class CloudEvent(Struct):
+    """An event as JSON (CloudEvents 1.0); further attributes are kept."""
+
+    id: Annotated[str, Meta(min_length=1)]
+    source: Annotated[str, Meta(min_length=1)]
+    type: Annotated[str, Meta(min_length=1)]
+    specversion: Literal["1.0"]
+    partitionkey: Annotated[str, Meta(min_length=1)] | None = None
+    data: Any = None

@@ -1,0 +1,332 @@
+"""Writing records: `POST /v1/topics/{topic}/records`, in every form that a body may have.
+
+Everything about a request is checked before its first record is written. Records are then brought
+to their partitions side by side, and each gets its own result.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from penstock.broker.doors.calls import TopicInfo
+from penstock.frontdoor.http import cloud_events
+from penstock.frontdoor.http.context import Context
+from penstock.frontdoor.http.limits import IDEMPOTENCY_KEY_LENGTH_MAX, RECORDS_PER_REQUEST_MAX
+from penstock.frontdoor.http.messages import NewRecord, NewRecords, Written, WrittenRecords
+from penstock.frontdoor.http.problems import Problem
+from penstock.frontdoor.http.requests import (
+    BINARY_TYPE,
+    JSON_TYPE,
+    NDJSON_TYPE,
+    TEXT_TYPE,
+    Answer,
+    Request,
+    decode_json,
+    json_answer,
+)
+from penstock.frontdoor.http.routes import Parameter, Route
+from penstock.frontdoor.http.values import compact, header_pairs, key_bytes, value_bytes
+from penstock.frontdoor.remote.publishing import row_bytes
+from penstock.model.errors import Reason, Refused
+from penstock.records.key_hash import partition_of
+from penstock.records.rows import Row
+
+KEY_HEADER: Final = "idempotency-key"
+MULTI_STATUS: Final = 207
+_MOVED: Final = (Reason.UNKNOWN_TOPIC_ID, Reason.UNKNOWN_TOPIC_OR_PARTITION)
+
+# Parameters that say of one record what else would be in its JSON.
+_OF_ONE_RECORD: Final = ("key", "partition", "timestamp", "header")
+
+_BATCH: Final = msgspec.json.Decoder(NewRecords)
+_LINE: Final = msgspec.json.Decoder(NewRecord)
+_VALUE_LINE: Final = msgspec.json.Decoder(msgspec.Raw)
+
+# A record and the partition that the client chose for it, if it did.
+Wanted = tuple[Row, int | None]
+
+
+async def publish(context: Context, request: Request) -> Answer:
+    name = request.parameters["topic"]
+    key = _idempotency_key(request)
+    body = await request.body()
+    wanted = _records(request, body, context.now_ms())
+    topic = await context.topics.find(name, may_create=True)
+    outcomes = await _write(context, topic, wanted, key)
+    if all(isinstance(each, Refused) and each.reason in _MOVED for each in outcomes):
+        # It was deleted since we last asked, and perhaps made again: nothing was written.
+        context.topics.forget(name)
+        topic = await context.topics.find(name, may_create=True)
+        outcomes = await _write(context, topic, wanted, key)
+    return _answer(context, outcomes)
+
+
+def _idempotency_key(request: Request) -> str | None:
+    key = request.headers.get(KEY_HEADER)
+    if key is not None and not 0 < len(key) <= IDEMPOTENCY_KEY_LENGTH_MAX:
+        detail = f"The Idempotency-Key must have 1 to {IDEMPOTENCY_KEY_LENGTH_MAX} characters."
+        raise Problem(400, detail)
+    return key
+
+
+# Reading the body
+
+
+def _records(request: Request, body: bytes, now_ms: int) -> list[Wanted]:
+    content_type = request.content_type
+    if content_type == JSON_TYPE:
+        _refuse_parameters(request, ("lines", *_OF_ONE_RECORD), "records in JSON")
+        return _rows(decode_json(_BATCH, body).records, now_ms)
+    if content_type == NDJSON_TYPE:
+        return _lines(request, body, now_ms)
+    read = cloud_events.FORMS.get(content_type)
+    if read is None and cloud_events.is_binary(request):
+        read = cloud_events.binary
+    if read is not None:
+        _refuse_parameters(request, ("lines", "key", "timestamp", "header"), "CloudEvents")
+        return [(row, _partition(request)) for row in read(request, body, now_ms)]
+    _refuse_parameters(request, ("lines",), "a body that is one value")
+    return [_single(request, body, now_ms)]
+
+
+def _rows(records: Sequence[NewRecord], now_ms: int) -> list[Wanted]:
+    wanted: list[Wanted] = []
+    for index, each in enumerate(records):
+        headers = header_pairs(each.headers, index) if each.headers else ()
+        timestamp = each.timestamp
+        row = Row(
+            key_bytes(each, index),
+            value_bytes(each, index),
+            headers,
+            now_ms if timestamp is None else timestamp,
+        )
+        wanted.append((row, each.partition))
+    return wanted
+
+
+def _lines(request: Request, body: bytes, now_ms: int) -> list[Wanted]:
+    """A record in each line, or a value alone; empty lines count for nothing."""
+    if request.choice("lines", ("records", "values")) == "records":
+        _refuse_parameters(request, _OF_ONE_RECORD, "lines that are records")
+        records = _decode_lines(_LINE.decode_lines, body)
+        _check_count(len(records))
+        return _rows(records, now_ms)
+    _refuse_parameters(request, ("key", "timestamp", "header"), "lines that are values")
+    values = _decode_lines(_VALUE_LINE.decode_lines, body)
+    _check_count(len(values))
+    partition = _partition(request)
+    return [(Row(None, compact(bytes(raw)), (), now_ms), partition) for raw in values]
+
+
+def _decode_lines(decode: Callable[[bytes], list[Any]], body: bytes) -> list[Any]:
+    try:
+        body.decode()
+        return decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise _bad_line(decode, body) from None
+
+
+def _bad_line(decode: Callable[[bytes], list[Any]], body: bytes) -> Problem:
+    """The first line that can't be decoded, found once it is known that there is one."""
+    for number, line in enumerate(body.split(b"\n"), 1):
+        try:
+            line.decode()
+            decode(line)
+        except RecursionError:
+            return Problem(400, f"Line {number} is nested too deeply.", reason="json_too_deep")
+        except UnicodeDecodeError:
+            return Problem(400, f"Line {number} of the body is not UTF-8.")
+        except msgspec.MsgspecError as bad:
+            return Problem(400, f"Line {number} of the body can't be used: {bad}.")
+    return Problem(400, "The body must hold one JSON value in each line.")
+
+
+def _check_count(count: int) -> None:
+    if not count:
+        raise Problem(400, "The body holds no records.")
+    if count > RECORDS_PER_REQUEST_MAX:
+        raise Problem(
+            413, f"The body has more than {RECORDS_PER_REQUEST_MAX:,} records.", reason="too_many"
+        )
+
+
+def _single(request: Request, body: bytes, now_ms: int) -> Wanted:
+    """The body is the value; what else a record has is in the query."""
+    key = request.text("key")
+    headers = []
+    for given in request.query.get("header", ()):
+        name, colon, value = given.partition(":")
+        if not colon:
+            raise Problem(400, f"The header {given[:100]!r} must be NAME:VALUE.")
+        headers.append((name, value.encode()))
+    timestamp = request.number("timestamp", now_ms, 0, 2**53)
+    if request.content_type == TEXT_TYPE:
+        try:
+            body.decode()
+        except UnicodeDecodeError:
+            raise Problem(400, "The text is not UTF-8; send it as binary.") from None
+    row = Row(None if key is None else key.encode(), body, headers, timestamp)
+    return row, _partition(request)
+
+
+def _partition(request: Request) -> int | None:
+    partition = request.number("partition", -1, 0, 2**31 - 1)
+    return None if partition < 0 else partition
+
+
+def _refuse_parameters(request: Request, names: Sequence[str], what: str) -> None:
+    for name in names:
+        if name in request.query:
+            raise Problem(400, f"The parameter {name!r} can't be used with {what}.")
+
+
+# Writing
+
+
+async def _write(
+    context: Context, topic: TopicInfo, wanted: Sequence[Wanted], key: str | None
+) -> list[Written | Refused]:
+    places = _places(context, topic, wanted, key)
+    if len(places) == 1:
+        ((partition, indexes),) = places.items()
+        found = await _write_to(context, topic, partition, [row for row, _ in wanted], key)
+        return _results(partition, len(indexes), found)
+    found_by = await asyncio.gather(
+        *(
+            _write_to(context, topic, partition, [wanted[index][0] for index in indexes], key)
+            for partition, indexes in places.items()
+        )
+    )
+    outcomes: list[Written | Refused] = [_UNWRITTEN] * len(wanted)
+    for (partition, indexes), found in zip(places.items(), found_by, strict=True):
+        results = _results(partition, len(indexes), found)
+        for index, result in zip(indexes, results, strict=True):
+            outcomes[index] = result
+    return outcomes
+
+
+_UNWRITTEN: Final = Refused(Reason.UNKNOWN_SERVER_ERROR)
+
+
+def _places(
+    context: Context, topic: TopicInfo, wanted: Sequence[Wanted], key: str | None
+) -> dict[int, list[int]]:
+    """Which records go to which partition; raises Problem for one that there is not."""
+    count = topic.partitions
+    keyless: int | None = None
+    places: dict[int, list[int]] = {}
+    for index, (row, partition) in enumerate(wanted):
+        if partition is not None:
+            if partition >= count:
+                detail = (
+                    f"Record {index} is for partition {partition}, but topic {topic.name} has "
+                    f"{count}, numbered from 0."
+                )
+                raise Problem(400, detail, reason="unknown_topic_or_partition")
+        elif row.key is not None:
+            partition = partition_of(row.key, count)
+        else:
+            if keyless is None:
+                keyless = _keyless(context, topic, wanted, key)
+            partition = keyless
+        places.setdefault(partition, []).append(index)
+    return places
+
+
+def _keyless(context: Context, topic: TopicInfo, wanted: Sequence[Wanted], key: str | None) -> int:
+    """One for all of a request; a repeated request must come to the same."""
+    if key is not None:
+        return partition_of(key.encode(), topic.partitions)
+    if topic.partitions == 1:
+        return 0
+    return context.publisher.choose(topic, sum(row_bytes(row) for row, _ in wanted))
+
+
+async def _write_to(
+    context: Context, topic: TopicInfo, partition: int, rows: Sequence[Row], key: str | None
+) -> list[int] | Refused:
+    try:
+        return await context.publisher.publish(topic, partition, rows, key)
+    except Refused as refused:
+        return refused
+
+
+def _results(partition: int, count: int, found: list[int] | Refused) -> list[Written | Refused]:
+    if isinstance(found, Refused):
+        return [found] * count
+    return [Written(partition, offset) for offset in found]
+
+
+def _answer(context: Context, outcomes: Sequence[Written | Refused]) -> Answer:
+    refusals = [each for each in outcomes if isinstance(each, Refused)]
+    context.metrics.written.inc(len(outcomes) - len(refusals))
+    if not refusals:
+        return json_answer(WrittenRecords(outcomes))  # type: ignore[arg-type]
+    if len(refusals) == len(outcomes):
+        raise Problem.of(refusals[0])
+    results = [
+        Written(error=Problem.of(each).document) if isinstance(each, Refused) else each
+        for each in outcomes
+    ]
+    return json_answer(WrittenRecords(results), MULTI_STATUS)
+
+
+ROUTES = (
+    Route(
+        method="POST",
+        path="/v1/topics/{topic}/records",
+        handler=publish,
+        summary="Write records to a topic.",
+        help="Answers when the records are safe, with the place of each. 207 says that some were "
+        "written and some were not. A topic that is missing is made, if the broker's settings "
+        "allow that. Keys choose partitions as Kafka's Java client does (murmur2). With "
+        "`text/plain` and `application/octet-stream` the body is the value of one record, and "
+        "`text/plain` needs the header `Penstock-Text`. CloudEvents become records of Kafka's "
+        "CloudEvents binding.",
+        parameters=(
+            Parameter(
+                name="lines",
+                help="Whether lines of NDJSON are whole records or only values.",
+                schema={"type": "string", "enum": ["records", "values"], "default": "records"},
+            ),
+            Parameter(name="key", help="The key of a record whose body is its value."),
+            Parameter(
+                name="partition",
+                help="The partition for all records that do not name one; not for JSON records.",
+                schema={"type": "integer", "minimum": 0, "maximum": 2**31 - 1},
+            ),
+            Parameter(
+                name="timestamp",
+                help="Milliseconds since 1970, of a record whose body is its value.",
+                schema={"type": "integer", "minimum": 0, "maximum": 2**53},
+            ),
+            Parameter(
+                name="header",
+                help="NAME:VALUE, a header of a record whose body is its value; may repeat.",
+                schema={"type": "array", "items": {"type": "string", "pattern": "^[^:]*:"}},
+            ),
+            Parameter(
+                name="Idempotency-Key",
+                place="header",
+                help="Repeated with the same body, nothing is written twice.",
+                schema={"type": "string", "minLength": 1, "maxLength": IDEMPOTENCY_KEY_LENGTH_MAX},
+            ),
+            Parameter(
+                name="Penstock-Text",
+                place="header",
+                help="Must be there with `text/plain`; web pages can't send it.",
+            ),
+        ),
+        bodies={
+            JSON_TYPE: NewRecords,
+            NDJSON_TYPE: None,
+            TEXT_TYPE: None,
+            BINARY_TYPE: None,
+            **cloud_events.BODIES,
+        },
+        answers={200: WrittenRecords, MULTI_STATUS: WrittenRecords},
+        problems=(404, 409, 413, 415, 429, 504),
+    ),
+)

@@ -1,0 +1,194 @@
+"""The connections of the HTTP door: uvicorn's, with the limits that it lacks.
+
+uvicorn waits for ever for the rest of a request and for a client that does not read. Here each
+connection notes when something last happened, and one coarse timer for all of them closes those
+that are overdue: a head or a body that comes too slowly, an answer that nobody reads.
+"""
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import httptools
+import msgspec
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from penstock.frontdoor.http import limits
+from penstock.frontdoor.http.problems import PROBLEM_TYPE, Problem
+
+CHECK_S: Final = 1.0
+
+logger = logging.getLogger(__name__)
+
+
+class GuardedConnection(HttpToolsProtocol):
+    """All times are those of the loop."""
+
+    # Since when a head has been arriving, or the connection has been without a first request.
+    _head_since: float | None = None
+    _head_bytes = 0
+    # Of the body that is arriving: since when, when it last came, and how much.
+    _body_since = 0.0
+    _body_at = 0.0
+    _body_bytes = 0
+    # Since when the client reads nothing of what waits for it.
+    _unread_since: float | None = None
+    _refusal: Problem | None = None
+
+    # Life
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._head_since = self.loop.time()
+        if len(self.connections) > limits.CONNECTIONS_MAX:
+            self._refuse(Problem(503, "There are too many connections.", reason="busy"))
+
+    # Heads
+
+    def data_received(self, data: bytes) -> None:
+        if self.parser is None or self.transport.is_closing():
+            return
+        super().data_received(data)
+        if self._head_since is not None:
+            self._head_bytes += len(data)
+            if self._head_bytes > limits.HEADER_BYTES_MAX:
+                self._refuse(_large_head())
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._head_since = self.loop.time()
+        self._head_bytes = 0
+
+    def on_headers_complete(self) -> None:
+        size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+        if size > limits.HEADER_BYTES_MAX:
+            self._refusal = _large_head()
+            # Ends the parsing, which is answered by `send_400_response`.
+            raise ValueError("the head is too large")
+        self._head_since = None
+        self._body_since = self._body_at = self.loop.time()
+        self._body_bytes = 0
+        super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """What can't be parsed."""
+        self._refuse(self._refusal or Problem(400, "This is not an HTTP request."))
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """An offer to speak something else may be ignored (RFC 9110)."""
+
+    def _refuse(self, problem: Problem) -> None:
+        if self.transport.is_closing():
+            return
+        body = msgspec.json.encode(problem.document)
+        head = (
+            f"HTTP/1.1 {problem.status} {problem.document.title}\r\n"
+            f"content-type: {PROBLEM_TYPE}\r\ncontent-length: {len(body)}\r\n"
+            "connection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        self.transport.close()
+
+    # Bodies
+
+    def on_body(self, body: bytes) -> None:
+        self._body_at = self.loop.time()
+        self._body_bytes += len(body)
+        super().on_body(body)
+
+    # Answers
+
+    def pause_writing(self) -> None:
+        self._unread_since = self.loop.time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        self._unread_since = None
+        super().resume_writing()
+
+    # Overdue
+
+    def check(self, now: float) -> None:
+        if self._unread_since is not None and now - self._unread_since > limits.UNREAD_S_MAX:
+            # Its answer can't be sent, so neither can an explanation.
+            self.transport.abort()
+        elif self.transport.is_closing():
+            return
+        elif self._head_since is not None and now - self._head_since > limits.HEADERS_S_MAX:
+            self._refuse(Problem(408, "The head of the request did not come in time."))
+        elif self._is_body_late(now):
+            self._refuse(Problem(408, "The body of the request did not come in time."))
+
+    def _is_body_late(self, now: float) -> bool:
+        cycle = self.cycle
+        if cycle is None or not cycle.more_body or cycle.response_complete:
+            return False
+        if self.flow.read_paused:
+            # It is we who do not read.
+            self._body_at = now
+            return False
+        took = now - self._body_since
+        is_slow = took > limits.HEADERS_S_MAX and self._body_bytes < took * (
+            limits.BODY_BYTES_PER_S_MIN
+        )
+        return is_slow or now - self._body_at > limits.BODY_PAUSE_S_MAX
+
+
+def _large_head() -> Problem:
+    detail = f"The head of the request is larger than {limits.HEADER_BYTES_MAX:,} bytes."
+    return Problem(431, detail, reason="head_too_large")
+
+
+class HttpServer(uvicorn.Server):
+    """Serves an application on sockets that listen already, until `stop`."""
+
+    def __init__(self, app: Any, sockets: Sequence[socket.socket], drain_s: float) -> None:
+        config = uvicorn.Config(
+            app,
+            http=GuardedConnection,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            access_log=False,
+            log_config=None,
+            server_header=False,
+            date_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=limits.KEEP_ALIVE_S,
+            timeout_graceful_shutdown=int(drain_s),
+        )
+        super().__init__(config)
+        self._listening = list(sockets)
+        self._timer: asyncio.TimerHandle | None = None
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """The process has its own way with signals."""
+        yield
+
+    async def run_until_stopped(self) -> None:
+        self._check()
+        try:
+            await self.serve(self._listening)
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+
+    def stop(self) -> None:
+        """Accepts no more, and answers what is in flight."""
+        self.should_exit = True
+
+    def _check(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(CHECK_S, self._check)
+        now = loop.time()
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, GuardedConnection):
+                connection.check(now)
+
+
+assert issubclass(httptools.HttpParserCallbackError, httptools.HttpParserError)

@@ -1,0 +1,153 @@
+"""Keys and values between JSON and bytes."""
+
+import base64
+import binascii
+import re
+from typing import Final
+
+import msgspec
+from msgspec import Raw
+
+from penstock.frontdoor.http.limits import JSON_DEPTH_MAX
+from penstock.frontdoor.http.messages import Encoding, Header, NewRecord
+from penstock.frontdoor.http.problems import Problem
+from penstock.frontdoor.http.requests import too_deep
+from penstock.records.rows import Headers
+
+_NULL: Final = b"null"
+_NESTING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+_OPENING: Final = (b"[", b"{")
+_TEXT: Final = msgspec.json.Decoder(str)
+_ANY: Final = msgspec.json.Decoder(Raw)
+_ENCODE: Final = msgspec.json.Encoder().encode
+_format = msgspec.json.format
+
+
+# To bytes
+
+
+def value_bytes(record: NewRecord, index: int) -> bytes | None:
+    raw = bytes(record.value)
+    if raw == _NULL:
+        return None
+    if record.encoding == "json":
+        return compact(raw)
+    return _stored(raw, record.encoding, "value", index)
+
+
+def key_bytes(record: NewRecord, index: int) -> bytes | None:
+    raw = bytes(record.key)
+    if raw == _NULL:
+        return None
+    if record.key_encoding == "json":
+        return compact(raw)
+    return _stored(raw, record.key_encoding, "key", index)
+
+
+def compact(raw: bytes) -> bytes:
+    """JSON text without the spaces between its parts; numbers stay as they were written."""
+    if raw.count(b"[") + raw.count(b"{") > JSON_DEPTH_MAX:
+        check_depth(raw)
+    found: bytes = _format(raw, indent=-1)
+    return found
+
+
+def check_depth(raw: bytes) -> None:
+    depth = 0
+    for match in _NESTING.finditer(raw):
+        mark = match[0]
+        if mark in _OPENING:
+            depth += 1
+            if depth > JSON_DEPTH_MAX:
+                raise too_deep()
+        elif mark[:1] != b'"':
+            depth -= 1
+
+
+def _stored(raw: bytes, encoding: Encoding, what: str, index: int) -> bytes:
+    try:
+        text = _TEXT.decode(raw)
+    except msgspec.MsgspecError:
+        word = "key_encoding" if what == "key" else "encoding"
+        detail = (
+            f"The {what} of record {index} must be a string, because its {word} is {encoding!r}; "
+            f'"{word}": "json" takes any JSON value.'
+        )
+        raise Problem(400, detail) from None
+    if encoding == "text":
+        return text.encode()
+    return from_base64(text, f"The {what} of record {index}")
+
+
+def from_base64(text: str, what: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise Problem(400, f"{what} is not base64.") from None
+
+
+def header_pairs(headers: "dict[str, str | None] | list[Header]", index: int) -> Headers:
+    if isinstance(headers, dict):
+        return [
+            (name, None if value is None else value.encode()) for name, value in headers.items()
+        ]
+    return [(each.name, _header_value(each, index)) for each in headers]
+
+
+def _header_value(header: Header, index: int) -> bytes | None:
+    if header.value is None:
+        return None
+    if header.encoding == "text":
+        return header.value.encode()
+    return from_base64(header.value, f"The header {header.name!r} of record {index}")
+
+
+# From bytes
+
+
+def shown(data: bytes | None, asked: str) -> tuple[Raw, Encoding]:
+    """Bytes as JSON in the encoding that was asked for, or the first of json, text and base64
+    that fits them."""
+    if data is None:
+        return Raw(_NULL), "json"
+    if asked in ("auto", "json") and _is_json(data):
+        return Raw(data), "json"
+    return shown_text(data, "auto" if asked == "json" else asked)
+
+
+def shown_text(data: bytes | None, asked: str) -> tuple[Raw, Encoding]:
+    """As `shown`, but for what is text rather than JSON, as keys are."""
+    if data is None:
+        return Raw(_NULL), "text"
+    if asked != "base64":
+        try:
+            return Raw(_ENCODE(data.decode())), "text"
+        except UnicodeDecodeError:
+            pass
+    return Raw(_ENCODE(base64.b64encode(data).decode())), "base64"
+
+
+def _is_json(data: bytes) -> bool:
+    """Whether the bytes can stand in an answer as they are. The text null can't: it would read as
+    no value."""
+    try:
+        data.decode()
+        if data.count(b"[") + data.count(b"{") > JSON_DEPTH_MAX:
+            check_depth(data)
+        _ANY.decode(data)
+    except (UnicodeDecodeError, msgspec.MsgspecError, RecursionError, Problem):
+        return False
+    return data.strip() != _NULL and b"\n" not in data and b"\r" not in data
+
+
+def shown_headers(headers: Headers) -> list[Header]:
+    return [_shown_header(name, value) for name, value in headers]
+
+
+def _shown_header(name: str, value: bytes | None) -> Header:
+    if value is None:
+        return Header(name)
+    try:
+        return Header(name, value.decode())
+    except UnicodeDecodeError:
+        return Header(name, base64.b64encode(value).decode(), "base64")

@@ -1,0 +1,320 @@
+"""Brings records to partitions: many small requests share a batch, and no retry doubles one.
+
+Each partition has a lane. While a batch of it is on its way, what arrives waits, and then leaves in
+one batch: so the broker sees few batches however many requests there are. Batches of a lane carry
+this process's producer id and follow each other, one at a time, which lets the broker repeat them
+when leadership moves (broker/forwarding.py). If the fate of a batch is unknown, its requests are
+refused with REQUEST_TIMED_OUT and the lane goes on under a new producer id.
+
+A request with an idempotency key travels alone, under a producer id and sequence that follow from
+the key. So the partition itself, on whichever node, recognises the request when it is sent again.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Final
+from uuid import UUID
+
+from penstock.broker.doors.calls import Identify, ProducerIdentity, Publish, TopicInfo
+from penstock.frontdoor.remote.broker import Broker
+from penstock.model.errors import Reason, Refused
+from penstock.model.limits import KIB, MIB
+from penstock.records.batch import HEADER_SIZE, build_row_batch
+from penstock.records.rows import Row
+
+# Larger batches save nothing.
+BATCH_BYTES_TARGET: Final = 1 * MIB
+# What lengths, times and numbers of a record take at most, beside its bytes.
+ROW_OVERHEAD_BYTES: Final = 40
+HEADER_OVERHEAD_BYTES: Final = 10
+# How long the broker may look for a leader that takes a batch.
+PUBLISH_S_MAX: Final = 30.0
+# Of one partition that wait for their turn, and of all; beyond it requests are refused for now.
+LANE_BYTES_MAX: Final = 64 * MIB
+WAITING_BYTES_MAX: Final = 256 * MIB
+# Lanes that have nothing to do are forgotten when there are more than this.
+LANES_MAX: Final = 20_000
+# Records without a key stay with a partition for this many bytes, so that they share batches.
+STICKY_BYTES: Final = 64 * KIB
+# Producer ids from here on follow from idempotency keys; the cluster counts its own from 0.
+KEYED_ID_MIN: Final = 2**62
+_SEQUENCES: Final = 2**31
+# What one request's records may be to blame for, so that those of others are tried without it.
+_OF_RECORDS: Final = frozenset(
+    {
+        Reason.MESSAGE_TOO_LARGE,
+        Reason.RECORD_LIST_TOO_LARGE,
+        Reason.INVALID_RECORD,
+        Reason.INVALID_TIMESTAMP,
+        Reason.CORRUPT_MESSAGE,
+    }
+)
+# The lane's own place in its sequence is lost; what was sent was not written.
+_OF_PRODUCER: Final = frozenset(
+    {Reason.OUT_OF_ORDER_SEQUENCE_NUMBER, Reason.INVALID_PRODUCER_EPOCH}
+)
+
+
+def row_bytes(row: Row) -> int:
+    """At least as many as the record takes in a batch."""
+    size = ROW_OVERHEAD_BYTES + len(row[0] or b"") + len(row[1] or b"")
+    for name, value in row[2]:
+        size += HEADER_OVERHEAD_BYTES + 4 * len(name) + len(value or b"")
+    return size
+
+
+@dataclass(slots=True, eq=False)
+class _Part:
+    """Records of one request that must be in one batch."""
+
+    rows: Sequence[Row]
+    size: int
+    # The offset of the first.
+    done: "asyncio.Future[int]"
+
+
+@dataclass(slots=True)
+class _Lane:
+    topic_id: UUID
+    partition: int
+    # How many bytes the records of a batch may take.
+    room: int
+    waiting: deque[_Part] = field(default_factory=deque)
+    waiting_bytes: int = 0
+    identity: ProducerIdentity | None = None
+    sequence: int = 0
+    worker: "asyncio.Task[None] | None" = None
+
+
+class Publisher:
+    """One per process; `publish` is all that doors need."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._lanes: dict[tuple[UUID, int], _Lane] = {}
+        self._waiting_bytes = 0
+        self._sticky: dict[UUID, tuple[int, int]] = {}
+
+    # Choosing
+
+    def choose(self, topic: TopicInfo, size: int) -> int:
+        """A partition for records without a key, of `size` bytes together."""
+        partition, left = self._sticky.get(topic.topic_id, (-1, 0))
+        if left <= 0 or partition >= topic.partitions:
+            partition, left = (partition + 1) % topic.partitions, STICKY_BYTES
+        if len(self._sticky) > LANES_MAX:
+            self._sticky.clear()
+        self._sticky[topic.topic_id] = (partition, left - size)
+        return partition
+
+    # Publishing
+
+    async def publish(
+        self, topic: TopicInfo, partition: int, rows: Sequence[Row], key: str | None = None
+    ) -> list[int]:
+        """The offset of each record, once all are safe; raises Refused.
+
+        Records that do not fit into one batch take several: then some may be written although this
+        raises. `key` is an idempotency key: repeated with the same rows, it writes nothing twice.
+        """
+        chunks = _chunks(rows, _room(topic))
+        if key is not None:
+            return await self._publish_keyed(topic, partition, chunks, key)
+        parts = self._enqueue(topic, partition, chunks)
+        offsets: list[int] = []
+        try:
+            for part in parts:
+                first = await part.done
+                offsets.extend(range(first, first + len(part.rows)))
+        except BaseException:
+            for part in parts:
+                # What was not sent yet need not be sent any more.
+                part.done.cancel()
+            raise
+        return offsets
+
+    def _enqueue(
+        self, topic: TopicInfo, partition: int, chunks: Sequence[tuple[Sequence[Row], int]]
+    ) -> list[_Part]:
+        lane = self._lane(topic, partition)
+        size = sum(each for _, each in chunks)
+        is_full = lane.waiting_bytes + size > LANE_BYTES_MAX
+        if lane.waiting and (is_full or self._waiting_bytes + size > WAITING_BYTES_MAX):
+            detail = f"{lane.waiting_bytes:,} bytes wait for partition {partition} of {topic.name}."
+            raise Refused(Reason.THROTTLED, detail)
+        create = asyncio.get_running_loop().create_future
+        parts = [_Part(rows, each, create()) for rows, each in chunks]
+        lane.waiting.extend(parts)
+        lane.waiting_bytes += size
+        self._waiting_bytes += size
+        if lane.worker is None:
+            lane.worker = asyncio.get_running_loop().create_task(self._work(lane))
+        return parts
+
+    def _lane(self, topic: TopicInfo, partition: int) -> _Lane:
+        key = topic.topic_id, partition
+        lane = self._lanes.get(key)
+        if lane is None:
+            if len(self._lanes) >= LANES_MAX:
+                self._lanes = {key: each for key, each in self._lanes.items() if each.worker}
+            lane = self._lanes[key] = _Lane(topic.topic_id, partition, _room(topic))
+        lane.room = _room(topic)
+        return lane
+
+    # Lanes
+
+    async def _work(self, lane: _Lane) -> None:
+        """Sends batch after batch until nothing waits."""
+        try:
+            while lane.waiting:
+                parts = self._take(lane)
+                if parts:
+                    await self._send(lane, parts)
+        finally:
+            lane.worker = None
+            # There are some only after a bug, which whoever sent the batch has heard of.
+            gave_up = Refused(Reason.UNKNOWN_SERVER_ERROR, "The records before these failed.")
+            _settle(self._take_all(lane), gave_up)
+
+    def _take(self, lane: _Lane) -> list[_Part]:
+        """As many parts as share a batch, without those that nobody waits for."""
+        parts: list[_Part] = []
+        size = 0
+        while lane.waiting:
+            part = lane.waiting[0]
+            if parts and size + part.size > lane.room:
+                break
+            lane.waiting.popleft()
+            lane.waiting_bytes -= part.size
+            self._waiting_bytes -= part.size
+            if not part.done.done():
+                parts.append(part)
+                size += part.size
+        return parts
+
+    def _take_all(self, lane: _Lane) -> list[_Part]:
+        parts: list[_Part] = []
+        while lane.waiting:
+            parts += self._take(lane)
+        return parts
+
+    async def _send(self, lane: _Lane, parts: Sequence[_Part]) -> None:
+        try:
+            base_offset = await self._send_as_producer(lane, parts)
+        except Refused as refused:
+            if refused.reason in _OF_RECORDS and len(parts) > 1:
+                for part in parts:
+                    await self._send(lane, [part])
+                return
+            _settle(parts, refused)
+        except Exception as bug:
+            _settle(parts, bug)
+            raise
+        else:
+            _settle(parts, base_offset)
+
+    async def _send_as_producer(self, lane: _Lane, parts: Sequence[_Part]) -> int:
+        rows = parts[0].rows if len(parts) == 1 else [row for part in parts for row in part.rows]
+        try:
+            return await self._send_rows(lane, rows)
+        except Refused as refused:
+            if refused.reason not in _OF_PRODUCER:
+                raise
+            # It was idle for so long that the partition forgot it, or an operator reset the topic.
+            return await self._send_rows(lane, rows)
+
+    async def _send_rows(self, lane: _Lane, rows: Sequence[Row]) -> int:
+        if lane.identity is None:
+            lane.identity, lane.sequence = await self._identify(), 0
+        batch = build_row_batch(
+            rows,
+            producer_id=lane.identity.producer_id,
+            producer_epoch=lane.identity.epoch,
+            base_sequence=lane.sequence,
+        )
+        try:
+            answer = await self._ask(lane.topic_id, lane.partition, batch)
+        except Refused as refused:
+            if refused.reason is Reason.REQUEST_TIMED_OUT or refused.reason in _OF_PRODUCER:
+                lane.identity = None
+            raise
+        except BaseException:
+            lane.identity = None
+            raise
+        lane.sequence = (lane.sequence + len(rows)) % _SEQUENCES
+        return answer
+
+    async def _ask(self, topic_id: UUID, partition: int, batch: bytes) -> int:
+        call = Publish(topic_id=topic_id, partition=partition, batch=batch, wait_s=PUBLISH_S_MAX)
+        return (await self._broker.ask(call, PUBLISH_S_MAX)).base_offset
+
+    async def _identify(self) -> ProducerIdentity:
+        """Each lane has an id of its own, so that the loss of one concerns no other."""
+        return await self._broker.ask(Identify())
+
+    # Keyed
+
+    async def _publish_keyed(
+        self,
+        topic: TopicInfo,
+        partition: int,
+        chunks: Sequence[tuple[Sequence[Row], int]],
+        key: str,
+    ) -> list[int]:
+        offsets: list[int] = []
+        for number, (rows, _) in enumerate(chunks):
+            producer_id, sequence = keyed_identity(topic.topic_id, partition, number, key)
+            batch = build_row_batch(
+                rows, producer_id=producer_id, producer_epoch=0, base_sequence=sequence
+            )
+            try:
+                first = await self._ask(topic.topic_id, partition, batch)
+            except Refused as refused:
+                if refused.reason in _OF_PRODUCER:
+                    detail = f"The idempotency key {key!r} was used for other records."
+                    raise Refused(Reason.OUT_OF_ORDER_SEQUENCE_NUMBER, detail) from refused
+                raise
+            offsets.extend(range(first, first + len(rows)))
+        return offsets
+
+
+def keyed_identity(topic_id: UUID, partition: int, chunk: int, key: str) -> tuple[int, int]:
+    """A producer id and a sequence of 93 bits together, so that two keys do not meet."""
+    text = f"{topic_id}/{partition}/{chunk}/{key}".encode()
+    mixed = int.from_bytes(blake2b(text, digest_size=16).digest())
+    return KEYED_ID_MIN + mixed % KEYED_ID_MIN, (mixed >> 64) % _SEQUENCES
+
+
+def _room(topic: TopicInfo) -> int:
+    return min(BATCH_BYTES_TARGET, topic.message_bytes_max) - HEADER_SIZE
+
+
+def _chunks(rows: Sequence[Row], room: int) -> list[tuple[Sequence[Row], int]]:
+    """The rows in pieces that fit into a batch each; one that is too large is alone in its."""
+    sizes = list(map(row_bytes, rows))
+    total = sum(sizes)
+    if total <= room:
+        return [(rows, total)]
+    chunks: list[tuple[Sequence[Row], int]] = []
+    start, size = 0, 0
+    for index, each in enumerate(sizes):
+        if index > start and size + each > room:
+            chunks.append((rows[start:index], size))
+            start, size = index, 0
+        size += each
+    return [*chunks, (rows[start:], size)]
+
+
+def _settle(parts: Sequence[_Part], outcome: int | Exception) -> None:
+    for part in parts:
+        if part.done.done():
+            pass
+        elif isinstance(outcome, Exception):
+            part.done.set_exception(outcome)
+        else:
+            part.done.set_result(outcome)
+        if isinstance(outcome, int):
+            outcome += len(part.rows)
