@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.client import Admin as Admin
+    from penstock.client import AsyncQueue as AsyncQueue
     from penstock.client import ClientError as ClientError
     from penstock.client import Consumer as Consumer
     from penstock.client import Producer as Producer
+    from penstock.client import Queue as Queue
+    from penstock.client import Reject as Reject
     from penstock.client.sql import sql as sql
     from penstock.client.tables import read_arrow as read_arrow
     from penstock.client.tables import read_pandas as read_pandas
@@ -20,9 +23,12 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Admin": "penstock.client.admin",
+    "AsyncQueue": "penstock.client.queue",
     "ClientError": "penstock.client.errors",
     "Consumer": "penstock.client.consumer",
     "Producer": "penstock.client.producer",
+    "Queue": "penstock.client.queue",
+    "Reject": "penstock.client.queue",
     "read_arrow": "penstock.client.tables",
     "read_pandas": "penstock.client.tables",
     "read_polars": "penstock.client.tables",
@@ -31,9 +37,12 @@ _HOMES = {
 
 __all__ = [
     "Admin",
+    "AsyncQueue",
     "ClientError",
     "Consumer",
     "Producer",
+    "Queue",
+    "Reject",
     "__version__",
     "read_arrow",
     "read_pandas",

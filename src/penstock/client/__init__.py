@@ -1,4 +1,5 @@
-"""Producer, Consumer and Admin for Python users: small, typed, on top of confluent-kafka.
+"""Producer, Consumer, Queue and Admin for Python users: small and typed. Queues have a client of
+their own (`penstock.client.wire`), all others stand on confluent-kafka.
 
 Names are loaded when first used, because librdkafka takes tens of milliseconds to import and
 anyone who only wants to catch `ClientError` should not pay for it.
@@ -13,17 +14,36 @@ if TYPE_CHECKING:
     from penstock.client.consumer import Consumer as Consumer
     from penstock.client.errors import ClientError as ClientError
     from penstock.client.producer import Producer as Producer
+    from penstock.client.queue import AsyncQueue as AsyncQueue
+    from penstock.client.queue import Message as Message
+    from penstock.client.queue import Queue as Queue
+    from penstock.client.queue import Reject as Reject
 
 _HOMES = {
     "Admin": "penstock.client.admin",
+    "AsyncQueue": "penstock.client.queue",
     "ChildBroker": "penstock.client.child_broker",
     "ClientError": "penstock.client.errors",
     "ConsumedRecord": "penstock.client.consumer",
     "Consumer": "penstock.client.consumer",
+    "Message": "penstock.client.queue",
     "Producer": "penstock.client.producer",
+    "Queue": "penstock.client.queue",
+    "Reject": "penstock.client.queue",
 }
 
-__all__ = ["Admin", "ChildBroker", "ClientError", "ConsumedRecord", "Consumer", "Producer"]
+__all__ = [
+    "Admin",
+    "AsyncQueue",
+    "ChildBroker",
+    "ClientError",
+    "ConsumedRecord",
+    "Consumer",
+    "Message",
+    "Producer",
+    "Queue",
+    "Reject",
+]
 
 
 def __getattr__(name: str) -> Any:
