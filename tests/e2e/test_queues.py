@@ -8,6 +8,8 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -24,7 +26,7 @@ from tests.e2e.clients.java import JVM_FLAGS, Java, install
 from tests.e2e.cluster_nodes import Cluster
 from tests.e2e.conftest import MakeBroker, MakeTopic
 from tests.e2e.processes import Broker, run_tool
-from tests.e2e.queue_members import ConfluentShare, JavaShare, QueueLedger, produce
+from tests.e2e.queue_members import ConfluentShare, JavaShare, QueueLedger, WorkShare, produce
 from tests.e2e.queue_session import configure_group
 from tests.e2e.topics import create_topic
 from tests.waiting import wait_until
@@ -194,7 +196,7 @@ def create_queue(bootstrap: str) -> None:
 def check_the_end(
     bootstrap: str,
     places: set[tuple[int, int]],
-    members: list[ConfluentShare | JavaShare],
+    members: Sequence[ConfluentShare | JavaShare | WorkShare],
     ledger: QueueLedger,
     kills: int,
 ) -> None:
@@ -233,6 +235,59 @@ def test_queues_live_through_the_death_of_leaders(
             leader.start()
             cluster.wait_until_healthy(TOPIC, STATE)
         check_the_end(cluster.nodes[1].bootstrap, places, members, ledger, kills=2)
+
+
+def test_clients_of_all_kinds_share_a_queue_whatever_dies(
+    tmp_path: Path, java: Java, ledger: QueueLedger
+) -> None:
+    """A consumer that has leases, a leader and a broker that is none of the partition's die."""
+    with Cluster(tmp_path) as cluster, ExitStack() as ending:
+        cluster.create_topic(TOPIC, partitions=PARTITIONS)
+        configure_group(cluster.nodes[1].bootstrap, GROUP, share_auto_offset_reset="earliest")
+        places = produce(cluster.bootstrap, TOPIC, ["job"] * 300, PARTITIONS)
+        held = killed_holder(cluster.bootstrap, ledger)
+        shell = WorkShare("work", cluster.bootstrap, TOPIC, GROUP, ledger)
+        ending.callback(shell.kill)
+        members: list[ConfluentShare | JavaShare | WorkShare] = [
+            ConfluentShare("confluent", cluster.bootstrap, TOPIC, GROUP, ledger),
+            JavaShare(java, "java", cluster.bootstrap, TOPIC, GROUP, ledger),
+            shell,
+        ]
+        for member in members:
+            member.start()
+        for partition, is_leader in enumerate((True, False)):
+            before = len(ledger.ended)
+            places |= produce(cluster.bootstrap, TOPIC, ["job"] * 300, PARTITIONS)
+            ledger.wait_until("progress", lambda before=before: len(ledger.ended) > before)  # type: ignore[misc]
+            leader = cluster.leader(TOPIC, partition)
+            others = [node for node in cluster.running() if node is not leader]
+            dying = leader if is_leader else others[0]
+            dying.kill()
+            ledger.nobody_holds()
+            alive = [node.number for node in cluster.running()]
+            cluster.leader(TOPIC, partition, among=alive)
+            places |= produce(cluster.bootstrap, TOPIC, ["job"] * 300, PARTITIONS)
+            dying.start()
+            cluster.wait_until_healthy(TOPIC, STATE)
+        check_the_end(cluster.nodes[1].bootstrap, places, members, ledger, kills=2)
+        assert all(ledger.attempts[place][:1] == [1] for place in held)
+        assert all(len(ledger.attempts[place]) > 1 for place in held), "others got them, too"
+        assert ledger.by_member.keys() >= {"confluent", "java", "work"}
+
+
+def killed_holder(bootstrap: str, ledger: QueueLedger) -> set[tuple[int, int]]:
+    """What a consumer had that was killed."""
+    command = [sys.executable, "-c", HOLDER, bootstrap, TOPIC, GROUP]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            lines = list(iter(process.stdout.readline, "holds them\n"))
+        finally:
+            process.kill()
+    for line in lines:
+        partition, offset, attempt = map(int, line.split())
+        ledger.delivered("holder", partition, offset, attempt)
+    return set(ledger.dies("holder"))
 
 
 # Kafka's tools
