@@ -5,6 +5,7 @@ twice, and its attempts are counted one by one.
 """
 
 import re
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -40,6 +41,8 @@ DONE_S = 90.0
 KILLS = 3
 # The longest that brokers allow by default.
 LEASE_MS = 60_000
+# Two heartbeats.
+SESSION_MS = 12_000
 TOOLS = "org.apache.kafka.tools"
 SHARE_GROUPS = f"{TOOLS}.consumer.group.ShareGroupCommand"
 CONSOLE = f"{TOOLS}.consumer.ConsoleShareConsumer"
@@ -60,13 +63,17 @@ time.sleep(600)
 """
 
 
-def lags(bootstrap: str, group: str) -> list[int]:
-    """What is left in each queue, as the group's coordinator says."""
+def coordinator_of(bootstrap: str, group: str) -> str:
     find = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
     (found,) = say(bootstrap, ApiKey.FIND_COORDINATOR, 4, find).coordinators
+    return f"{found.host}:{found.port}"
+
+
+def lags(bootstrap: str, group: str) -> list[int]:
+    """What is left in each queue, as the group's coordinator says."""
     of_group = DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)
     request = DescribeShareGroupOffsetsRequest(groups=[of_group])
-    coordinator = f"{found.host}:{found.port}"
+    coordinator = coordinator_of(bootstrap, group)
     (answer,) = say(coordinator, ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 1, request).groups
     return [part.lag for topic in answer.topics for part in topic.partitions]
 
@@ -273,6 +280,47 @@ def test_clients_of_all_kinds_share_a_queue_whatever_dies(
         assert all(ledger.attempts[place][:1] == [1] for place in held)
         assert all(len(ledger.attempts[place]) > 1 for place in held), "others got them, too"
         assert ledger.by_member.keys() >= {"confluent", "java", "work"}
+
+
+def test_leases_of_a_member_that_is_out_of_time_end_on_other_brokers(
+    tmp_path: Path, ledger: QueueLedger
+) -> None:
+    """It is stopped, so its connections stay open, and its leases would last for a minute."""
+    cluster = Cluster(tmp_path)
+    for node in cluster.nodes.values():
+        for name in ("group.share.min.session.timeout.ms", "group.share.session.timeout.ms"):
+            node.flags += ("--set", f"{name}={SESSION_MS}")
+    with cluster:
+        cluster.create_topic(TOPIC, partitions=1)
+        leader = cluster.leader(TOPIC).bootstrap
+
+        def is_elsewhere(group: str) -> bool:
+            wait_until("a coordinator", lambda: coordinator_of(leader, group)[0] != ":", DONE_S)
+            return coordinator_of(leader, group) != leader
+
+        group = next(name for name in map("workers-{}".format, range(50)) if is_elsewhere(name))
+        configure_group(
+            leader,
+            group,
+            share_auto_offset_reset="earliest",
+            share_record_lock_duration_ms=str(LEASE_MS),
+        )
+        places = produce(leader, TOPIC, ["job"] * 20, partitions=1)
+        command = [sys.executable, "-c", HOLDER, leader, TOPIC, group]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                assert process.stdout is not None
+                held = set(iter(process.stdout.readline, "holds them\n"))
+                process.send_signal(signal.SIGSTOP)
+                member = ConfluentShare("heir", leader, TOPIC, group, ledger)
+                member.start()
+                ledger.wait_until(
+                    "everything", lambda: ledger.ended == places, LEASE_MS / 1000 - 20
+                )
+                member.stop()
+            finally:
+                process.kill()
+        assert {ledger.attempts[tuple(map(int, line.split()[:2]))][-1] for line in held} == {2}  # type: ignore[index]
 
 
 def killed_holder(bootstrap: str, ledger: QueueLedger) -> set[tuple[int, int]]:
