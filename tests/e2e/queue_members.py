@@ -1,14 +1,18 @@
-"""Members of share groups of two clients, and the history of a queue that tests check.
+"""Members of share groups of three clients, and the history of a queue that tests check.
 
 The value of a record says what its member does with it: `reject`, `release` on the first attempt,
 `renew` first (which only Java's client can), and otherwise accept.
 """
 
+import json
+import signal
+import subprocess
+import sys
 import threading
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import IO, Any, ClassVar, NamedTuple
 
 from confluent_kafka import AcknowledgeType, KafkaException, Producer, ShareConsumer
 
@@ -222,6 +226,69 @@ class JavaShare:
                 pass
             case _:
                 raise AssertionError(f"{self.name} reports {event}, which nobody expects")
+
+
+class WorkShare:
+    """`penstock work`, whose command accepts everything."""
+
+    SAYS = 'echo "$PENSTOCK_PARTITION $PENSTOCK_OFFSET $PENSTOCK_ATTEMPT"'
+    KINDS: ClassVar = {"acked": "accept", "released": "release", "rejected": "reject"}
+
+    def __init__(
+        self, name: str, bootstrap: str, topic: str, group: str, ledger: QueueLedger
+    ) -> None:
+        self.name, self.ledger = name, ledger
+        self._command = [sys.executable, "-m", "penstock.cli.main", "work", topic, "--json"]
+        self._command += ["--group", group, "--bootstrap", bootstrap, "--concurrency", "2"]
+        self._command += ["--", "sh", "-c", self.SAYS]
+        self._process: subprocess.Popen[str] | None = None
+        self._readers: list[threading.Thread] = []
+
+    def start(self) -> None:
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(self._command, stdout=pipe, stderr=pipe, text=True)
+        readers = (
+            (self._process.stderr, self._on_command),
+            (self._process.stdout, self._on_outcome),
+        )
+        for stream, read in readers:
+            assert stream is not None
+            reader = threading.Thread(target=_read_lines, args=(stream, read), daemon=True)
+            self._readers.append(reader)
+            reader.start()
+
+    def stop(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        assert self._process.wait(STOP_S) == 0, f"{self.name} failed"
+        for reader in self._readers:
+            reader.join(STOP_S)
+
+    def kill(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    def _on_command(self, line: str) -> None:
+        """What commands print; the tool itself says nothing unless it fails."""
+        numbers = line.split()
+        if len(numbers) != 3 or not all(map(str.isdigit, numbers)):
+            self.ledger.failed(self.name, line)
+            return
+        partition, offset, attempt = map(int, numbers)
+        self.ledger.delivered(self.name, partition, offset, attempt)
+        self.ledger.answers((partition, offset), "accept")
+
+    def _on_outcome(self, line: str) -> None:
+        said = json.loads(line)
+        kind = self.KINDS.get(said["outcome"])
+        error = "" if kind is not None else f"{said['outcome']}: {said['detail']}"
+        self.ledger.answered((said["partition"], said["offset"]), kind or "accept", error)
+
+
+def _read_lines(stream: IO[str], read: Callable[[str], None]) -> None:
+    for line in stream:
+        read(line)
 
 
 def produce(bootstrap: str, topic: str, values: list[str], partitions: int) -> set[Place]:

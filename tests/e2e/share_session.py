@@ -172,7 +172,7 @@ class ShareSession(Session):
     def leave(self, group: str, member: str) -> Any:
         return self.heartbeat("leave", group, member, -1)
 
-    def beat_until_epoch(self, group: str, member: str, epoch: int) -> None:
+    def beat_until_epoch(self, group: str, member: str, epoch: int) -> Any:
         """The state of queues is made beside the heartbeats, and changes of topics reach a
         coordinator late, so the member may have to ask a few times. Only the last is noted."""
         request = ShareGroupHeartbeatRequest(
@@ -189,11 +189,17 @@ class ShareSession(Session):
         wait_until(f"epoch {epoch} of {group}", is_there, SETTLE_TIMEOUT_S)
         self.note(f"beat until epoch {epoch}: {group} {member}", answers[-1])
         self._remember(group, member, answers[-1])
+        return answers[-1]
 
     def open(self, group: str, member: str = "m1", topics: tuple[str, ...] = ("t1",)) -> None:
-        """The member joins and waits until the queues of its topics are there."""
-        self.join(group, member, topics=list(topics))
-        self.beat_until_epoch(group, member, self.epochs[group, member] + 1)
+        """The member joins and waits until the queues of its topics are there. Kafka says so with
+        a later heartbeat, Penstock with its first answer: only the last answer is noted."""
+        said = list(self.said)
+        answer = self.join(group, member, topics=list(topics))
+        if not answer.assignment.topic_partitions:
+            answer = self.beat_until_epoch(group, member, self.epochs[group, member] + 1)
+        self.said = said
+        self.note(f"open: {group} {member}", answer)
 
     def comparable(self) -> list[Said]:
         return [Said(said.label, _without_empty(said.answer)) for said in super().comparable()]

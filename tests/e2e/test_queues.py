@@ -5,9 +5,12 @@ twice, and its attempts are counted one by one.
 """
 
 import re
+import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -24,7 +27,7 @@ from tests.e2e.clients.java import JVM_FLAGS, Java, install
 from tests.e2e.cluster_nodes import Cluster
 from tests.e2e.conftest import MakeBroker, MakeTopic
 from tests.e2e.processes import Broker, run_tool
-from tests.e2e.queue_members import ConfluentShare, JavaShare, QueueLedger, produce
+from tests.e2e.queue_members import ConfluentShare, JavaShare, QueueLedger, WorkShare, produce
 from tests.e2e.queue_session import configure_group
 from tests.e2e.topics import create_topic
 from tests.waiting import wait_until
@@ -38,6 +41,8 @@ DONE_S = 90.0
 KILLS = 3
 # The longest that brokers allow by default.
 LEASE_MS = 60_000
+# Two heartbeats.
+SESSION_MS = 12_000
 TOOLS = "org.apache.kafka.tools"
 SHARE_GROUPS = f"{TOOLS}.consumer.group.ShareGroupCommand"
 CONSOLE = f"{TOOLS}.consumer.ConsoleShareConsumer"
@@ -58,13 +63,17 @@ time.sleep(600)
 """
 
 
-def lags(bootstrap: str, group: str) -> list[int]:
-    """What is left in each queue, as the group's coordinator says."""
+def coordinator_of(bootstrap: str, group: str) -> str:
     find = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
     (found,) = say(bootstrap, ApiKey.FIND_COORDINATOR, 4, find).coordinators
+    return f"{found.host}:{found.port}"
+
+
+def lags(bootstrap: str, group: str) -> list[int]:
+    """What is left in each queue, as the group's coordinator says."""
     of_group = DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)
     request = DescribeShareGroupOffsetsRequest(groups=[of_group])
-    coordinator = f"{found.host}:{found.port}"
+    coordinator = coordinator_of(bootstrap, group)
     (answer,) = say(coordinator, ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 1, request).groups
     return [part.lag for topic in answer.topics for part in topic.partitions]
 
@@ -194,7 +203,7 @@ def create_queue(bootstrap: str) -> None:
 def check_the_end(
     bootstrap: str,
     places: set[tuple[int, int]],
-    members: list[ConfluentShare | JavaShare],
+    members: Sequence[ConfluentShare | JavaShare | WorkShare],
     ledger: QueueLedger,
     kills: int,
 ) -> None:
@@ -233,6 +242,100 @@ def test_queues_live_through_the_death_of_leaders(
             leader.start()
             cluster.wait_until_healthy(TOPIC, STATE)
         check_the_end(cluster.nodes[1].bootstrap, places, members, ledger, kills=2)
+
+
+def test_clients_of_all_kinds_share_a_queue_whatever_dies(
+    tmp_path: Path, java: Java, ledger: QueueLedger
+) -> None:
+    """A consumer that has leases, a leader and a broker that is none of the partition's die."""
+    with Cluster(tmp_path) as cluster, ExitStack() as ending:
+        cluster.create_topic(TOPIC, partitions=PARTITIONS)
+        configure_group(cluster.nodes[1].bootstrap, GROUP, share_auto_offset_reset="earliest")
+        places = produce(cluster.bootstrap, TOPIC, ["job"] * 300, PARTITIONS)
+        held = killed_holder(cluster.bootstrap, ledger)
+        shell = WorkShare("work", cluster.bootstrap, TOPIC, GROUP, ledger)
+        ending.callback(shell.kill)
+        members: list[ConfluentShare | JavaShare | WorkShare] = [
+            ConfluentShare("confluent", cluster.bootstrap, TOPIC, GROUP, ledger),
+            JavaShare(java, "java", cluster.bootstrap, TOPIC, GROUP, ledger),
+            shell,
+        ]
+        for member in members:
+            member.start()
+        for partition, is_leader in enumerate((True, False)):
+            before = len(ledger.ended)
+            places |= produce(cluster.bootstrap, TOPIC, ["job"] * 300, PARTITIONS)
+            ledger.wait_until("progress", lambda before=before: len(ledger.ended) > before)  # type: ignore[misc]
+            leader = cluster.leader(TOPIC, partition)
+            others = [node for node in cluster.running() if node is not leader]
+            dying = leader if is_leader else others[0]
+            dying.kill()
+            ledger.nobody_holds()
+            alive = [node.number for node in cluster.running()]
+            cluster.leader(TOPIC, partition, among=alive)
+            places |= produce(cluster.bootstrap, TOPIC, ["job"] * 300, PARTITIONS)
+            dying.start()
+            cluster.wait_until_healthy(TOPIC, STATE)
+        check_the_end(cluster.nodes[1].bootstrap, places, members, ledger, kills=2)
+        assert all(ledger.attempts[place][:1] == [1] for place in held)
+        assert all(len(ledger.attempts[place]) > 1 for place in held), "others got them, too"
+        assert ledger.by_member.keys() >= {"confluent", "java", "work"}
+
+
+def test_leases_of_a_member_that_is_out_of_time_end_on_other_brokers(
+    tmp_path: Path, ledger: QueueLedger
+) -> None:
+    """It is stopped, so its connections stay open, and its leases would last for a minute."""
+    cluster = Cluster(tmp_path)
+    for node in cluster.nodes.values():
+        for name in ("group.share.min.session.timeout.ms", "group.share.session.timeout.ms"):
+            node.flags += ("--set", f"{name}={SESSION_MS}")
+    with cluster:
+        cluster.create_topic(TOPIC, partitions=1)
+        leader = cluster.leader(TOPIC).bootstrap
+
+        def is_elsewhere(group: str) -> bool:
+            wait_until("a coordinator", lambda: coordinator_of(leader, group)[0] != ":", DONE_S)
+            return coordinator_of(leader, group) != leader
+
+        group = next(name for name in map("workers-{}".format, range(50)) if is_elsewhere(name))
+        configure_group(
+            leader,
+            group,
+            share_auto_offset_reset="earliest",
+            share_record_lock_duration_ms=str(LEASE_MS),
+        )
+        places = produce(leader, TOPIC, ["job"] * 20, partitions=1)
+        command = [sys.executable, "-c", HOLDER, leader, TOPIC, group]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                assert process.stdout is not None
+                held = set(iter(process.stdout.readline, "holds them\n"))
+                process.send_signal(signal.SIGSTOP)
+                member = ConfluentShare("heir", leader, TOPIC, group, ledger)
+                member.start()
+                ledger.wait_until(
+                    "everything", lambda: ledger.ended == places, LEASE_MS / 1000 - 20
+                )
+                member.stop()
+            finally:
+                process.kill()
+        assert {ledger.attempts[tuple(map(int, line.split()[:2]))][-1] for line in held} == {2}  # type: ignore[index]
+
+
+def killed_holder(bootstrap: str, ledger: QueueLedger) -> set[tuple[int, int]]:
+    """What a consumer had that was killed."""
+    command = [sys.executable, "-c", HOLDER, bootstrap, TOPIC, GROUP]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            lines = list(iter(process.stdout.readline, "holds them\n"))
+        finally:
+            process.kill()
+    for line in lines:
+        partition, offset, attempt = map(int, line.split())
+        ledger.delivered("holder", partition, offset, attempt)
+    return set(ledger.dies("holder"))
 
 
 # Kafka's tools

@@ -118,6 +118,7 @@ class Queues:
         partitions.on_removed(self._removed)
         peers.serve(calls.ENDS, self._answer_ends)
         peers.serve(calls.REOPEN, self._answer_reopen)
+        peers.serve(calls.RELEASE, self._answer_release)
 
     async def load(self) -> None:
         self._coordinators.load()
@@ -340,6 +341,33 @@ class Queues:
             queue = self._led.get(key)
             if queue is not None:
                 queue.close(Refused(Reason.COORDINATOR_NOT_AVAILABLE, "its start was changed"))
+
+    # Members that are gone
+
+    async def members_gone(self, group_id: GroupId, member_ids: Collection[MemberId]) -> None:
+        """What is leased to them goes back at once, wherever their queues are led. On a node that
+        can't be reached their leases run out by themselves."""
+        payload = calls.encode_members(group_id, member_ids)
+        nodes = self._cluster.alive_brokers()
+        await asyncio.gather(*(self._ask_release(node, payload) for node in nodes))
+
+    async def _ask_release(self, node: BrokerId, payload: bytes) -> None:
+        if node == self._cluster.broker_id:
+            await self._answer_release(node, payload)
+            return
+        try:
+            await self._peers.call(node, calls.RELEASE, payload, CALL_S_MAX)
+        except Refused as refused:
+            logger.info("node %d keeps leases of members that left: %s", node, refused.detail)
+
+    async def _answer_release(self, _: BrokerId, payload: bytes) -> bytes:
+        group_id, member_ids = calls.decoded(payload, calls.read_members)
+        gone = frozenset(member_ids)
+        for key, queue in list(self._led.items()):
+            if key.group_id == group_id and queue.is_open:
+                for member_id in gone & queue.holders():
+                    queue.release(MemberId(member_id))
+        return b""
 
     # Where data partitions end
 

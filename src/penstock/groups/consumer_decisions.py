@@ -118,7 +118,7 @@ def decide_heartbeat(
     member = _admitted(draft, command, around)
     profile = _updated(member.profile, command)
     after = progress(draft, member, profile, command.owned, around)
-    tells_all = command.member_epoch == JOIN_EPOCH or command.is_full
+    tells_all = command.is_full or has_missed_answer(member.current, command.member_epoch)
     is_other = after.current.assigned != member.current.assigned
     answer = ConsumerAnswer(
         member_id=member.member_id,
@@ -134,6 +134,12 @@ def decide_heartbeat(
     return Decision(
         draft.records, answer, member.current, after, is_unresolved, draft.is_target_due
     )
+
+
+def has_missed_answer(current: CurrentAssignment, said: int) -> bool:
+    """A member that joins, or that is an epoch behind, does not know what it has now. It would go
+    on with what it was told before, of which some may be another's by now."""
+    return said == JOIN_EPOCH or said < current.epoch
 
 
 def progress(

@@ -247,6 +247,23 @@ class Coordinator:
             group = ShareGroup(command.group_id)
         answer, stored = self._shares.decide(group, command)
         await durable(stored)
+        if command.topics is not None and await self._shares.queues_made(command.group_id):
+            return await self._told_of_queues(command, answer)
+        return answer
+
+    async def _told_of_queues(self, command: ShareHeartbeat, before: ShareAnswer) -> ShareAnswer:
+        """The answer with partitions whose queues were not there at first; as it was, if it can't
+        be had: the next heartbeat will bring them."""
+        try:
+            await self._until_ready()
+            group = self._any_view(command.group_id)
+            if not isinstance(group, ShareGroup):
+                return before
+            again = replace(command, member_epoch=before.member_epoch)
+            answer, stored = self._shares.decide(group, again)
+            await durable(stored)
+        except Refused:
+            return before
         return answer
 
     def topic_changed(self, topic: str) -> None:

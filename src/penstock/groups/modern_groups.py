@@ -146,6 +146,7 @@ class ModernGroups(ABC, Generic[G, C]):
         stored = self.store(group_id, decide_removal(group, leavers, self.surroundings(group_id)))
         if not has_failed(stored):
             self._cancel_timers(group_id, leavers)
+            self._removed(group_id, leavers)
         return stored
 
     def _before(self, group: G) -> None:
@@ -153,6 +154,9 @@ class ModernGroups(ABC, Generic[G, C]):
 
     def _decided(self, group_id: GroupId, decision: Decision) -> None:
         """For what else has to follow."""
+
+    def _removed(self, group_id: GroupId, leavers: Collection[MemberId]) -> None:
+        """For what else has to end with them."""
 
     def surroundings(self, group_id: GroupId) -> Surroundings:
         settings = self._settings_of(group_id)

@@ -23,6 +23,7 @@ from penstock.groups.consumer_decisions import (
     assign,
     check_size,
     decide_removal,
+    has_missed_answer,
     known_member,
     renew_epoch,
     with_news,
@@ -61,7 +62,8 @@ def decide_heartbeat(group: ShareGroup, command: ShareHeartbeat, around: Surroun
     if draft.group.epoch > draft.group.target_epoch:
         assign(draft, member.member_id, around)
     after = _moved(draft, member, around.catalog)
-    tells_all = command.member_epoch == JOIN_EPOCH or command.topics is not None
+    has_missed = has_missed_answer(member.current, command.member_epoch)
+    tells_all = has_missed or command.topics is not None
     is_other = _parts(after.current) != _parts(member.current)
     answer = ConsumerAnswer(
         member_id=member.member_id,

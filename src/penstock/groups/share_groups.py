@@ -2,8 +2,11 @@
 
 A partition is handed to members only after the state of its queue is durable, which somebody else
 sees to (`QueueStates`). That happens beside the heartbeats: they are answered without partitions
-that are not ready, and the next one afterwards brings them. One job at a time works on a group's
-queues, so that what is asked for and what is deleted never overtake each other.
+that are not ready, and the next one afterwards brings them. Only the answer to a member that joins
+waits a little for its queues. One job at a time works on a group's queues, so that what is asked
+for and what is deleted never overtake each other.
+
+Who leaves, or is out of time, has no leases any more: those who lead its queues hear of it.
 """
 
 import asyncio
@@ -39,13 +42,15 @@ from penstock.groups.share_decisions import (
 )
 from penstock.groups.share_group import ShareGroup
 from penstock.model.errors import Reason, Refused
-from penstock.model.ids import GroupId, TopicId
+from penstock.model.ids import GroupId, MemberId, TopicId
 
 logger = logging.getLogger(__name__)
 
 # The keeper of the queues answers within milliseconds, or its node is gone. The next heartbeat asks
 # again.
 INITIALIZE_S_MAX = 30.0
+# How long the answer to a member that joins, or reads other topics, waits for its queues.
+FIRST_ANSWER_S_MAX = 2.0
 DELETE_S_MAX = 30.0
 ALTER_S_MAX = 30.0
 _NOTHING_TO_DELETE = (
@@ -76,6 +81,9 @@ class QueueStates(Protocol):
     ) -> Mapping[Place, Refused | None]:
         """For each partition why its queue does not start there now, or None."""
 
+    async def members_gone(self, group_id: GroupId, member_ids: Collection[MemberId]) -> None:
+        """Records that they have are for others from now on."""
+
 
 class ShareGroups(ModernGroups[ShareGroup, ShareHeartbeat]):
     kind: ClassVar = GroupKind.SHARE
@@ -86,12 +94,17 @@ class ShareGroups(ModernGroups[ShareGroup, ShareHeartbeat]):
         # Each as long as somebody works on the group's queues, or waits for that.
         self._locks: WeakValueDictionary[GroupId, asyncio.Lock] = WeakValueDictionary()
         self._jobs: dict[GroupId, asyncio.Task[None]] = {}
+        # Members whose leases are to end, and the jobs that see to it.
+        self._leavers: dict[GroupId, set[MemberId]] = {}
+        self._releases: dict[GroupId, asyncio.Task[None]] = {}
 
     def stop(self) -> None:
         super().stop()
-        jobs, self._jobs = self._jobs, {}
-        for job in jobs.values():
-            job.cancel()
+        self._leavers.clear()
+        for jobs in (self._jobs, self._releases):
+            for job in jobs.values():
+                job.cancel()
+            jobs.clear()
 
     # Members
 
@@ -104,6 +117,42 @@ class ShareGroups(ModernGroups[ShareGroup, ShareHeartbeat]):
             job = asyncio.get_running_loop().create_task(self._initialize(group_id))
             self._jobs[group_id] = job
             job.add_done_callback(_log_bug)
+
+    async def queues_made(self, group_id: GroupId) -> bool:
+        """Waits a little if queues are being made for the group; whether some may be there now.
+
+        A member that heard nothing of them would ask again only with its next heartbeat, seconds
+        later.
+        """
+        job = self._jobs.get(group_id)
+        if job is None:
+            return False
+        await asyncio.wait([job], timeout=FIRST_ANSWER_S_MAX)
+        return job.done()
+
+    def _removed(self, group_id: GroupId, leavers: Collection[MemberId]) -> None:
+        self._leavers.setdefault(group_id, set()).update(leavers)
+        if group_id not in self._releases:
+            job = asyncio.get_running_loop().create_task(self._release(group_id))
+            self._releases[group_id] = job
+            job.add_done_callback(_log_bug)
+
+    async def _release(self, group_id: GroupId) -> None:
+        """One call for all who are gone by then: thousands may be out of time together."""
+        try:
+            while leavers := self._leavers.pop(group_id, None):
+                await durable(self.under_way(group_id))
+                group = self._host.state.share(group_id)
+                # Who is back already has its leases of now to lose.
+                gone = leavers - group.profiles.keys() if group is not None else leavers
+                if gone:
+                    await self._queues.members_gone(group_id, gone)
+        except Refused as refused:
+            logger.info("group %s: leases of who left run out: %s", group_id, refused.detail)
+        finally:
+            if self._releases.get(group_id) is asyncio.current_task():
+                del self._releases[group_id]
+                self._leavers.pop(group_id, None)
 
     # Queues
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from penstock.model.errors import Reason, Refused
-from penstock.model.ids import GroupId, TopicId
+from penstock.model.ids import GroupId, MemberId, TopicId
 from penstock.queues.decisions import Open, QueueSummary, Write
 from penstock.queues.layout import (
     INT8,
@@ -32,6 +32,7 @@ REMOVE: Final = "queues.remove"
 READ: Final = "queues.read"
 ENDS: Final = "queues.ends"
 REOPEN: Final = "queues.reopen"
+RELEASE: Final = "queues.release"
 
 Starts = Mapping[QueueKey, int]
 Outcomes = Mapping[QueueKey, Refused | None]
@@ -162,6 +163,14 @@ def read_summaries(reader: Reader) -> list[QueueSummary]:
         )
         for _ in range(reader.count())
     ]
+
+
+def encode_members(group_id: GroupId, member_ids: Collection[MemberId]) -> bytes:
+    return pack_text(group_id) + pack_list(map(pack_text, member_ids))
+
+
+def read_members(reader: Reader) -> tuple[GroupId, list[MemberId]]:
+    return GroupId(reader.text()), [MemberId(reader.text()) for _ in range(reader.count())]
 
 
 # The ends of data partitions, by which an operator sees how far behind a queue is

@@ -318,6 +318,10 @@ class LedQueue:
         if self._closed is not None:
             raise self._closed
 
+    def holders(self) -> frozenset[MemberId | None]:
+        """Who has leases."""
+        return frozenset(each.member_id for each in self._open_machine().leases())
+
     def release(self, member_id: MemberId) -> Commit:
         """Gives back everything that the member has."""
         change = self._open_machine().decide_release(member_id, self._settings_of())

@@ -12,7 +12,7 @@ from penstock.broker.later import Later
 from penstock.broker.queues import AckBatch, AckType, QueueOffset
 from penstock.model.errors import Reason, Refused
 from penstock.model.file_ranges import FileRange
-from penstock.model.ids import GroupId, TopicId
+from penstock.model.ids import GroupId, MemberId, TopicId
 from penstock.queues.commands import AcquiredRange
 from penstock.records.batch import parse_header
 from penstock.replication.replica import Replica
@@ -190,6 +190,28 @@ def test_a_poll_that_waits_gets_what_another_gives_back(tmp_path: Path) -> None:
         await node.queues.release(G, M)
         (answer,) = await waiting
         assert list(answer.ranges) == [AcquiredRange(0, 0, 2)], "the attempt counts, as in Kafka"
+        await node.stop()
+
+    run(scenario)
+
+
+def test_members_that_are_gone_from_their_group_have_no_leases(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        node = await QueueNode.begin(tmp_path, partitions=2)
+        await node.send(b"a")
+        await node.send(b"b", partition=1)
+        assert leased(await node.poll(M)) == [b"a"]
+        assert leased(await node.poll(N, partitions=[1])) == [b"b"]
+        waiting = node.ask(MemberId("another"))
+        await turns()
+        await node.queues.members_gone(G, [M, MemberId("who had none")])
+        (answer,) = await waiting
+        assert list(answer.ranges) == [AcquiredRange(0, 0, 2)]
+        refused = await node.acknowledge(0, 0)
+        assert refused is not None
+        assert refused.reason is Reason.INVALID_RECORD_STATE
+        kept = node.queues.lead(G, node.topic_id, 1)
+        assert kept.holders() == {N}, "others keep what they have"
         await node.stop()
 
     run(scenario)

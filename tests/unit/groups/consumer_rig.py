@@ -104,6 +104,7 @@ class FakeQueues:
         self.made: list[tuple[GroupId, dict[UUID, dict[int, int]]]] = []
         self.deleted: list[tuple[GroupId, frozenset[UUID]]] = []
         self.altered: list[dict[tuple[TopicId, int], int]] = []
+        self.gone: list[tuple[GroupId, frozenset[MemberId]]] = []
         self.refusal: Refused | None = None
         self.may_answer = asyncio.Event()
         self.may_answer.set()
@@ -129,6 +130,10 @@ class FakeQueues:
         self.altered.append(dict(offsets))
         await self.may_answer.wait()
         return dict.fromkeys(offsets, self.refusal)
+
+    async def members_gone(self, group_id: GroupId, member_ids: Collection[MemberId]) -> None:
+        self.gone.append((group_id, frozenset(member_ids)))
+        await self.may_answer.wait()
 
 
 def no_topics(**settings: int) -> dict[str, Any]:

@@ -239,6 +239,26 @@ def test_a_member_that_missed_an_answer_may_be_one_epoch_behind() -> None:
     assert refusal(rig, "a", 2) is fenced
 
 
+def test_a_member_that_missed_an_answer_is_told_what_it_has() -> None:
+    """It gave everything up, and what it had is another's. Without a word about that it would go on
+    with what it was told last, of which it may not have begun to use all."""
+    rig = ConsumerRig(t=2)
+    told = rig.join("a", "t").assignment
+    assert told == rig.partitions(t=range(2))
+    rig.join("b", "t")
+    # Of what it was told to keep, it uses nothing yet.
+    assert rig.heartbeat("a", 2).assignment == rig.partitions(t=[0])
+    rig.fence("b")
+    rig.join("b", "t", assignor="backwards")
+    lost = rig.heartbeat("a", 2, owned={})
+    assert lost.member_epoch > 2
+    rig.heartbeat("b", rig.member("b").current.epoch, owned={})
+    again = rig.heartbeat("a", 2, owned={})
+    now = {t: frozenset(epochs) for t, epochs in rig.member("a").current.assigned.items()}
+    assert (again.member_epoch, again.assignment) == (lost.member_epoch, now)
+    assert rig.heartbeat("a", again.member_epoch).assignment is None, "once is enough"
+
+
 @pytest.mark.parametrize("epoch", [2, 3, 6])
 def test_any_other_epoch_is_fenced(epoch: int) -> None:
     rig = ConsumerRig(t=2)

@@ -28,6 +28,12 @@ G = consumers.G
 SESSION_MS = 45_000
 
 
+@pytest.fixture(autouse=True)
+def answered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever joins hears of no partitions whose queues are still to be made."""
+    monkeypatch.setattr(share_groups, "FIRST_ANSWER_S_MAX", 0.0)
+
+
 class Rig(consumers.Rig):
     async def share(self, member_id: str, epoch: int, **fields: Any) -> ConsumerAnswer:
         command = ShareHeartbeat(
@@ -82,6 +88,49 @@ def test_partitions_follow_once_their_queues_are_durable() -> None:
         answer = await rig.share("a", joined.member_epoch)
         assert answer.assignment == {rig.topic: frozenset(range(4))}
         assert rig.queues.made == [(G, {rig.topic: dict.fromkeys(range(4), -1)})]
+
+    run(scenario)
+
+
+def test_the_answer_to_a_join_waits_for_the_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Members ask again only seconds later."""
+    monkeypatch.setattr(share_groups, "FIRST_ANSWER_S_MAX", 20.0)
+
+    async def scenario() -> None:
+        rig = Rig()
+        rig.catalog.make("u", 1)
+        everything = {rig.topic: frozenset(range(4))}
+        rig.queues.may_answer.clear()
+        joining = asyncio.create_task(rig.share_join("a"))
+        await until(lambda: rig.queues.made)
+        assert not joining.done()
+        rig.queues.may_answer.set()
+        joined = await joining
+        assert joined.assignment == everything
+        beat = await rig.share("a", joined.member_epoch)
+        assert (beat.assignment, beat.member_epoch) == (None, joined.member_epoch)
+        # So does one that reads another topic from now on.
+        more = await rig.share("a", joined.member_epoch, topics=frozenset({"t", "u"}))
+        other = rig.catalog.topics["u"].topic_id
+        assert more.assignment == {**everything, other: frozenset({0})}
+
+    run(scenario)
+
+
+def test_an_answer_that_waits_for_queues_does_not_bring_a_member_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(share_groups, "FIRST_ANSWER_S_MAX", 20.0)
+
+    async def scenario() -> None:
+        rig = Rig()
+        rig.queues.may_answer.clear()
+        joining = asyncio.create_task(rig.share_join("a"))
+        await until(lambda: rig.queues.made)
+        await rig.share("a", -1)
+        rig.queues.may_answer.set()
+        assert (await joining).assignment == {}
+        assert rig.group.is_empty
 
     run(scenario)
 
@@ -264,6 +313,46 @@ def test_an_empty_share_group_does_not_expire() -> None:
         await rig.coordinator.expire()
         assert rig.group.is_empty
         assert rig.group.queues.initialized
+
+    run(scenario)
+
+
+# Leases of those who are gone
+
+
+def test_who_leaves_or_is_out_of_time_loses_its_leases() -> None:
+    async def scenario() -> None:
+        rig = Rig()
+        await rig.ready()
+        for member_id in "bcde":
+            await rig.share_join(member_id)
+        await rig.share("a", -1)
+        await until(lambda: rig.queues.gone == [(G, {"a"})])
+        rig.queues.may_answer.clear()
+        await rig.share("b", -1)
+        await until(lambda: len(rig.queues.gone) == 2)
+        rig.pass_time(SESSION_MS + 1)
+        rig.queues.may_answer.set()
+        await until(lambda: len(rig.queues.gone) == 3 and not rig.coordinator._shares._releases)
+        assert rig.queues.gone[1:] == [(G, {"b"}), (G, {"c", "d", "e"})], "one call for many"
+
+    run(scenario)
+
+
+def test_leases_end_once_the_departure_is_stored_and_not_if_the_member_is_back() -> None:
+    async def scenario() -> None:
+        rig = Rig()
+        await rig.ready()
+        rig.host.held = asyncio.Event()
+        leaving = asyncio.create_task(rig.share("a", -1))
+        await until(lambda: not rig.group.profiles)
+        assert rig.queues.gone == []
+        joining = asyncio.create_task(rig.share_join("a"))
+        await until(lambda: rig.group.profiles)
+        rig.host.held.set()
+        await asyncio.gather(leaving, joining)
+        await until(lambda: not rig.coordinator._shares._releases)
+        assert rig.queues.gone == []
 
     run(scenario)
 

@@ -106,7 +106,8 @@ def test_a_member_may_be_one_epoch_behind() -> None:
     assert rig.member("a").current.previous_epoch == before
     answer = rig.heartbeat("a", before)
     assert answer.member_epoch == before + 1
-    assert answer.assignment is None
+    assert answer.assignment == rig.partitions(t=[0]), "it has not heard of it"
+    assert rig.heartbeat("a", before + 1).assignment is None
 
 
 @pytest.mark.parametrize("difference", [-2, 1, 7])

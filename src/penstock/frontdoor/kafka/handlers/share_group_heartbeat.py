@@ -1,9 +1,16 @@
 """ShareGroupHeartbeat, version 1: a member joins, lives and leaves a share group (KIP-932).
 
-A partition is in the answer only after the state of its queue is durable, so the first heartbeats
-of a group may bring none.
+A partition is in the answer only after the state of its queue is durable. The answer to a member
+that joins, or reads other topics, waits up to two seconds for that.
 
 Differences from Kafka:
+- Kafka answers a join at once, and brings partitions whose queues had to be made with the next
+  heartbeat, five seconds later by default.
+- What is leased to a member that leaves, or whose session is over, goes back at once, wherever its
+  queues are led. On Kafka such a lease ends with the member's connections, or when its time is up.
+- A member that is an epoch behind, because an answer got lost, is told its assignment again. On
+  Kafka it is told only if it sends a full request, as Java's client does then: another one would go
+  on with an older assignment.
 - Partitions are assigned as soon as something has changed; Kafka may wait in between
   (`group.share.assignment.interval.ms`).
 - Partitions that a known topic gets later are read from their beginning, whatever
