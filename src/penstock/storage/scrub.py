@@ -83,8 +83,9 @@ class _Scrub:
                 # Where the last slice stopped; or less, if entries were cut off since and others
                 # are in their place.
                 expected = min(start, header.base_offset)
-            # Not before an own entry, which a slice that begins there would pass over.
-            if self._should_stop() or (not header.is_own and self._is_full_at(expected)):
+            # Not before an own entry or a gap, which a slice that begins there would pass over.
+            is_empty = header.is_own or header.is_gap
+            if self._should_stop() or (not is_empty and self._is_full_at(expected)):
                 return expected, True
             detail = _own_fault(self._state, header, batch) if header.is_own else ""
             if detail:

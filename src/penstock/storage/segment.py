@@ -150,7 +150,7 @@ class Segment:
             if position >= due:
                 indexes.note(header, position, self.max_timestamp, self._index_interval)
                 due = indexes.end_position + self._index_interval
-            if header.last_offset_delta >= 0:
+            if header.last_offset_delta >= 0 and not header.is_gap:
                 recent[offset] = position
             if timestamp > self.max_timestamp and header.record_count > 0:
                 self.max_timestamp = timestamp
@@ -214,7 +214,8 @@ class Segment:
         """Position and length of whole batches: from the one that holds `offset`, none past `end`.
 
         At least one batch, even if it is larger than `bytes_max`; None if there is none. No own
-        entry of Raft is among them: `next_own` gives the offset of the next behind an offset.
+        entry of Raft is among them: `next_own` gives the offset of the next behind an offset. The
+        first is never a gap: some clients ask again and again where all that they get is empty.
         """
         if offset >= tail.next_offset:
             return None
@@ -233,8 +234,8 @@ class Segment:
     def _limit(self, end: int, tail: Tail) -> int:
         if end >= tail.next_offset:
             return tail.size
-        # An own entry behind `end` may lie in a gap, before the next client's batch.
-        return self._find(end, tail.size, passes_own=False)
+        # An own entry behind `end` may lie before the next client's batch.
+        return self._find(end, tail.size, is_for_reading=False)
 
     def _limit_at_own(
         self,
@@ -266,11 +267,11 @@ class Segment:
     def find(self, offset: int) -> int:
         """The position of the first batch that reaches `offset` or begins after it.
 
-        Never that of Raft's own entry.
+        Never that of Raft's own entry or of a gap.
         """
         return self._find(offset, self.tail.size)
 
-    def _find(self, offset: int, size: int, *, passes_own: bool = True) -> int:
+    def _find(self, offset: int, size: int, *, is_for_reading: bool = True) -> int:
         recent = self._recent.get(offset)
         if recent is not None:
             return recent
@@ -278,7 +279,8 @@ class Segment:
         if found_offset == offset:
             return found
         for position, header in self.headers(found, size):
-            if header.last_offset >= offset and not (passes_own and header.is_own):
+            is_empty = header.is_own or header.is_gap
+            if header.last_offset >= offset and not (is_for_reading and is_empty):
                 return position
         return size
 

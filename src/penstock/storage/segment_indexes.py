@@ -34,9 +34,10 @@ class SegmentIndexes(NamedTuple):
     ) -> None:
         """A batch is at `position`; remembered only if enough bytes lie before it.
 
-        Never Raft's own entry: where its offset is looked up, the client's batch is meant.
+        Never Raft's own entry or a gap: who looks its offset up wants the batch behind it.
         """
-        if position - self.end_position >= interval and not header.is_own:
+        is_empty = header.is_own or header.is_gap
+        if position - self.end_position >= interval and not is_empty:
             # Readers go by the offsets, so that column grows last.
             self.times.append(timestamp_before)
             self.offsets.append(header.base_offset, position)
