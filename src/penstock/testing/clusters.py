@@ -45,6 +45,11 @@ class ClusterNode:
         return self._child.pid
 
     @property
+    def http(self) -> str:
+        """The address of its HTTP door."""
+        return self._child.http
+
+    @property
     def log(self) -> str:
         """The last lines that the node logged."""
         return self._child.log

@@ -3,9 +3,9 @@
 A plain ASGI application: it costs a few microseconds, where a framework takes a hundred.
 """
 
-import asyncio
 import logging
-from collections.abc import Collection, Iterable
+import time
+from collections.abc import Callable, Collection, Iterable
 from contextlib import aclosing
 from typing import Final
 
@@ -38,6 +38,7 @@ COMMON_HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"cache-control", b"no-store"),
 )
+NO_CONTENT: Final = 204
 _NO_ROUTE: Final = "(none)"
 
 logger = logging.getLogger(__name__)
@@ -45,12 +46,17 @@ logger = logging.getLogger(__name__)
 
 class App:
     def __init__(
-        self, context: Context, hosts: Collection[str], routes: Iterable[Route] = ROUTES
+        self,
+        context: Context,
+        hosts: Collection[str],
+        *,
+        now_s: Callable[[], float] = time.monotonic,
+        routes: Iterable[Route] = ROUTES,
     ) -> None:
         self._context = context
         self._guards = Guards(hosts)
         self._router = Router(routes)
-        self._now_s = asyncio.get_running_loop().time
+        self._now_s = now_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http", "the server passes on nothing else"
@@ -88,12 +94,14 @@ class App:
             return path, problem_answer(Problem(500, detail, reason="unknown_server_error"))
 
     async def _send(self, answer: Answer, send: Send) -> None:
-        headers = [(b"content-type", answer.content_type.encode()), *COMMON_HEADERS]
+        headers = list(COMMON_HEADERS)
         headers += [
             (name.encode(), value.encode("latin-1")) for name, value in answer.headers.items()
         ]
-        if answer.pieces is None:
-            headers.append((b"content-length", b"%d" % len(answer.body)))
+        if answer.status != NO_CONTENT:
+            headers.append((b"content-type", answer.content_type.encode()))
+            if answer.pieces is None:
+                headers.append((b"content-length", b"%d" % len(answer.body)))
         start = {"type": "http.response.start", "status": answer.status, "headers": headers}
         if answer.pieces is None:
             await send(start)

@@ -10,6 +10,8 @@ BODY_BYTES_MAX: Final = 32 * MIB
 RECORDS_PER_REQUEST_MAX: Final = 100_000
 # Arrays and objects inside each other, in a body or in a value.
 JSON_DEPTH_MAX: Final = 100
+# Of a body whose request is answered already.
+DISCARDED_BYTES_MAX: Final = 1 * MIB
 IDEMPOTENCY_KEY_LENGTH_MAX: Final = 255
 
 # Of one answer.

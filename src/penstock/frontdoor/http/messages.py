@@ -22,14 +22,18 @@ class Header(Struct, forbid_unknown_fields=True):
     encoding: Literal["text", "base64"] = "text"
 
 
+def _null() -> Raw:
+    return Raw(b"null")
+
+
 class NewRecord(Struct, forbid_unknown_fields=True):
     """A record to be written. `encoding` says how `value` becomes bytes: "json" stores any JSON
     value as compact JSON text, "text" stores a string as UTF-8, "base64" the bytes that a string
     stands for. `null` and a missing value are stored as no value (a tombstone). `key_encoding` does
     the same for `key`, and is "text" by default."""
 
-    value: Raw = Raw(b"null")
-    key: Raw = Raw(b"null")
+    value: Raw = msgspec.field(default_factory=_null)
+    key: Raw = msgspec.field(default_factory=_null)
     headers: dict[str, str | None] | list[Header] = msgspec.field(default_factory=dict)
     partition: Partition | None = None
     timestamp: Milliseconds | None = None

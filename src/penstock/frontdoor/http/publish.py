@@ -76,17 +76,17 @@ def _idempotency_key(request: Request) -> str | None:
 
 def _records(request: Request, body: bytes, now_ms: int) -> list[Wanted]:
     content_type = request.content_type
-    if content_type == JSON_TYPE:
-        _refuse_parameters(request, ("lines", *_OF_ONE_RECORD), "records in JSON")
-        return _rows(decode_json(_BATCH, body).records, now_ms)
-    if content_type == NDJSON_TYPE:
-        return _lines(request, body, now_ms)
     read = cloud_events.FORMS.get(content_type)
     if read is None and cloud_events.is_binary(request):
         read = cloud_events.binary
     if read is not None:
         _refuse_parameters(request, ("lines", "key", "timestamp", "header"), "CloudEvents")
         return [(row, _partition(request)) for row in read(request, body, now_ms)]
+    if content_type == JSON_TYPE:
+        _refuse_parameters(request, ("lines", *_OF_ONE_RECORD), "records in JSON")
+        return _rows(decode_json(_BATCH, body).records, now_ms)
+    if content_type == NDJSON_TYPE:
+        return _lines(request, body, now_ms)
     _refuse_parameters(request, ("lines",), "a body that is one value")
     return [_single(request, body, now_ms)]
 

@@ -35,6 +35,9 @@ class GuardedConnection(HttpToolsProtocol):
     _body_since = 0.0
     _body_at = 0.0
     _body_bytes = 0
+    _is_body_open = False
+    # Of a body whose request was answered before it was whole.
+    _discarded_bytes = 0
     # Since when the client reads nothing of what waits for it.
     _unread_since: float | None = None
     _refusal: Problem | None = None
@@ -71,8 +74,13 @@ class GuardedConnection(HttpToolsProtocol):
             raise ValueError("the head is too large")
         self._head_since = None
         self._body_since = self._body_at = self.loop.time()
-        self._body_bytes = 0
+        self._body_bytes = self._discarded_bytes = 0
+        self._is_body_open = True
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._is_body_open = False
+        super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
         """What can't be parsed."""
@@ -98,6 +106,12 @@ class GuardedConnection(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         self._body_at = self.loop.time()
         self._body_bytes += len(body)
+        if self.cycle.response_complete:
+            # A little more is taken, so that the client comes to read its answer.
+            self._discarded_bytes += len(body)
+            if self._discarded_bytes > limits.DISCARDED_BYTES_MAX:
+                self.transport.abort()
+            return
         super().on_body(body)
 
     # Answers
@@ -121,11 +135,13 @@ class GuardedConnection(HttpToolsProtocol):
         elif self._head_since is not None and now - self._head_since > limits.HEADERS_S_MAX:
             self._refuse(Problem(408, "The head of the request did not come in time."))
         elif self._is_body_late(now):
+            if self.cycle.response_started:
+                self.transport.abort()
+                return
             self._refuse(Problem(408, "The body of the request did not come in time."))
 
     def _is_body_late(self, now: float) -> bool:
-        cycle = self.cycle
-        if cycle is None or not cycle.more_body or cycle.response_complete:
+        if not self._is_body_open:
             return False
         if self.flow.read_paused:
             # It is we who do not read.
