@@ -110,6 +110,8 @@ def decide_alter(
     outcomes: dict[QueueKey, Refused | None] = {}
     for key, start in starts.items():
         queue, whole = state.get(key), Change(start=start)
+        if queue is not None and queue.machine is not None:
+            whole = queue.machine.moved(start)
         outcomes[key] = refused = _busy(queue)
         if refused is None:
             before = QueueStored(key=key, whole=whole) if queue is None else queue.stored()

@@ -43,7 +43,10 @@ class Queue:
         # None until its start is known.
         self.machine: ShareMachine | None = None
         if stored.whole.start != UNRESOLVED:
-            self.machine = ShareMachine(start=stored.whole.start, ranges=stored.whole.ranges)
+            whole = stored.whole
+            self.machine = ShareMachine(
+                start=whole.start, ranges=whole.ranges, letters=whole.letters
+            )
         # The queue as a whole, made when somebody asks for it and kept until it changes.
         self._stored: QueueStored | None = stored
 
@@ -70,14 +73,15 @@ class Queue:
     def stored(self) -> QueueStored:
         """The queue as a whole."""
         if self._stored is None:
-            ranges = () if self.machine is None else tuple(self.machine.ranges())
+            machine = self.machine
+            whole = Change(start=UNRESOLVED) if machine is None else machine.whole()
             self._stored = QueueStored(
                 key=self.key,
                 term=self.term,
                 opening=self.opening,
                 state_epoch=self.state_epoch,
                 version=self.version,
-                whole=Change(start=self.start, ranges=ranges),
+                whole=whole,
             )
         return self._stored
 

@@ -39,6 +39,8 @@ class NaiveQueue:
         self.start = 0
         self.end = 0
         self.entries: dict[int, Entry] = {}
+        # Dying records below the start.
+        self.left: dict[int, Entry] = {}
         self.lost = 0
 
     def count(self, *states: RecordState) -> int:
@@ -60,7 +62,8 @@ class NaiveQueue:
         limit = self.settings.delivery_attempts_max
         throttle = max(2, (limit + 1) // 2)
         room = min(records_max, self.settings.leased_max - self.count(LEASED))
-        has_space = self._waiting() + self.count(DELAYED) < self.settings.waiting_max
+        waiting = self._waiting() + self.count(DELAYED, DYING) + len(self.left)
+        has_space = waiting < self.settings.waiting_max
         old_end = self.end
         known = [
             [offset for offset in range(first, last + 1) if self.start <= offset < old_end]
@@ -205,6 +208,7 @@ class NaiveQueue:
 
     def bury(self, offsets: Iterable[int]) -> None:
         for offset in offsets:
+            self.left.pop(offset, None)
             entry = self.entries.get(offset)
             if entry is not None and entry.state is DYING:
                 self.entries[offset] = Entry(DEAD, entry.attempts)
@@ -227,14 +231,19 @@ class NaiveQueue:
 
     def move_log_start(self, log_start: int) -> None:
         for offset in range(self.start, log_start):
-            self.lost += self.entries.pop(offset, NEW).state not in (ACKED, DEAD)
+            entry = self.entries.pop(offset, NEW)
+            self.lost += entry.state not in (ACKED, DEAD, DYING)
+            if entry.state is DYING:
+                self.left[offset] = entry
         self.start = max(self.start, log_start)
         self.end = max(self.start, self.end)
         self._advance()
 
     def _advance(self) -> None:
-        while self.entries and self.entries[self.start].state in (ACKED, DEAD):
-            del self.entries[self.start]
+        while self.entries and self.entries[self.start].state in (ACKED, DEAD, DYING):
+            entry = self.entries.pop(self.start)
+            if entry.state is DYING:
+                self.left[self.start] = entry
             self.start += 1
 
     def _waiting(self) -> int:
