@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from penstock.broker.client_metrics import ClientMetrics
 from penstock.broker.configs import Configs
 from penstock.broker.fetch import Fetch
+from penstock.broker.forwarding import Forwarding
 from penstock.broker.groups import Groups
 from penstock.broker.leaderships import Leaderships
 from penstock.broker.log_directories import LogDirectories
@@ -34,6 +35,7 @@ class Services:
     produce: Produce
     fetch: Fetch
     offsets: Offsets
+    forwarding: Forwarding
     producers: Producers
     topics: Topics
     configs: Configs

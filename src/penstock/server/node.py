@@ -14,6 +14,7 @@ from typing import Any
 from penstock.broker.client_metrics import ClientMetrics
 from penstock.broker.configs import Configs
 from penstock.broker.fetch import Fetch
+from penstock.broker.forwarding import Forwarding
 from penstock.broker.groups import Groups
 from penstock.broker.handover import hand_over
 from penstock.broker.leaderships import Leaderships
@@ -409,20 +410,34 @@ class Node:
         reassignments.start()
         self._on_stop(reassignments.stop)
         selects_by_rack = cluster.broker_setting("replica.selector.class") == RACK_AWARE_SELECTOR
+        produce = Produce(partitions=partitions, clock=clock)
+        fetch = Fetch(
+            partitions=partitions,
+            limits=limits,
+            executor=self._disk,
+            selector=RackAwareSelector(cluster, exchange) if selects_by_rack else None,
+        )
+        offsets = Offsets(leaderships=leaderships)
         return Services(
             partitions=partitions,
             leaderships=leaderships,
             reassignments=reassignments,
             membership=Membership(cluster=cluster),
             quorum=Quorum(cluster=cluster, partitions=partitions, exchange=exchange),
-            produce=Produce(partitions=partitions, clock=clock),
-            fetch=Fetch(
+            produce=produce,
+            fetch=fetch,
+            offsets=offsets,
+            forwarding=Forwarding(
+                own=cluster.broker_id,
+                topics=topics,
                 partitions=partitions,
-                limits=limits,
-                executor=self._disk,
-                selector=RackAwareSelector(cluster, exchange) if selects_by_rack else None,
+                leaderships=leaderships,
+                produce=produce,
+                fetch=fetch,
+                offsets=offsets,
+                peers=exchange,
+                clock=clock,
             ),
-            offsets=Offsets(leaderships=leaderships),
             producers=Producers(leaderships=leaderships, cluster=cluster),
             topics=topics,
             configs=Configs(cluster=cluster, derived=self._derived_settings(directory)),
