@@ -322,25 +322,7 @@ class Poll:
     async def _in_worker(
         self, work: Callable[[], None], then: Callable[[], None] = lambda: None
     ) -> None:
-        """`then` runs in any case, also if nobody waits any more."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        failures: list[Exception] = []
-
-        def guarded() -> None:
-            try:
-                work()
-            except Exception as error:
-                failures.append(error)
-
-        def ended() -> None:
-            then()
-            if not done.done():
-                done.set_result(None)
-
-        self._cold_reads.run(guarded, ended)
-        await done
-        if failures:
-            raise failures[0]
+        await self._cold_reads.done(work, then)
 
     async def _stored(self) -> None:
         """Until the leases are stored and the records are there, or are known not to be."""

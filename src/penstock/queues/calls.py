@@ -32,6 +32,7 @@ REMOVE: Final = "queues.remove"
 READ: Final = "queues.read"
 ENDS: Final = "queues.ends"
 REOPEN: Final = "queues.reopen"
+WAKE: Final = "queues.wake"
 
 Starts = Mapping[QueueKey, int]
 Outcomes = Mapping[QueueKey, Refused | None]

@@ -145,6 +145,10 @@ class ShareCoordinator:
 
         return await self._confirmed(self._host.read(look))
 
+    def with_letters(self, count_max: int) -> list[QueueKey]:
+        """Queues of which dead letters are on their way, whether or not they are led now."""
+        return self._host.state.with_letters(count_max) if self.is_active else []
+
     async def remove_topics(self, is_gone: Callable[[TopicId], bool]) -> None:
         """Forgets the queues of topics that are gone, leases or not."""
         if not self.is_active:
