@@ -163,10 +163,25 @@ def _check_write(queue: Queue, command: Write) -> None:
     if found != given:
         names = "term, opening, state epoch and version"
         raise _fenced(f"a change of {queue.key} has {names} {given} where {found} are next")
-    starts = [queue.start, *(change.start for change in command.changes)]
-    if not command.changes or (not command.is_whole and starts != sorted(starts)):
-        detail = f"a change of {queue.key} would move its start back"
-        raise Refused(Reason.INVALID_REQUEST, detail)
+    start = queue.start
+    for change in command.changes:
+        if not command.is_whole and not _fills(change, start):
+            detail = f"a change of {queue.key} would move its start back"
+            raise Refused(Reason.INVALID_REQUEST, detail)
+        start = change.start
+    if not command.changes:
+        raise Refused(Reason.INVALID_REQUEST, f"a change of {queue.key} says nothing")
+
+
+def _fills(change: Change, end: int) -> bool:
+    """Whether it says something of every offset from its start up to the one before."""
+    at = change.start
+    for each in change.ranges:
+        if at >= end:
+            break
+        if each.first <= at <= each.last:
+            at = each.last + 1
+    return at >= end
 
 
 def _fenced(detail: str) -> Refused:

@@ -100,6 +100,7 @@ def pack_letters(state: LetterState) -> bytes:
     parts = [_COUNTS.pack(state.sent_count, state.redriven_count)]
     parts += map(_pack_sender, (state.sender, state.copier))
     parts.append(pack_list(_REDRIVEN.pack(each[0].bytes, *each[1:]) for each in state.redriven))
+    parts.append(pack_list(map(INT64.pack, state.copiers)))
     parts.append(INT32.pack(0 if plan is None else plan.count))
     if plan is not None:
         parts.append(pack_list(_LETTER.pack(*each) for each in plan.letters))
@@ -203,7 +204,9 @@ def read_letters(reader: Reader) -> LetterState:
         Redriven(TopicId(UUID(bytes=name)), *rest)
         for name, *rest in (reader.fields(_REDRIVEN) for _ in range(reader.count()))
     )
+    producer_ids = tuple(reader.int64() for _ in range(reader.count()))
     return LetterState(
+        copiers=producer_ids,
         sender=senders[0] if senders else None,
         plan=_read_plan(reader),
         sent_count=sent_count,

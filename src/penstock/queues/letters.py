@@ -15,6 +15,10 @@ from penstock.model.ids import TopicId
 
 _SEQUENCE_MODULUS = 2**31
 _EPOCH_MAX = 2**15 - 1
+# Producers of copies, by which polls recognise their batches. The cluster gives out lower ids.
+COPIERS_FROM = 2**62
+# Dead-letter partitions and producers that a queue remembers: those that it used last.
+REMEMBERED_MAX = 100
 
 
 class Death(IntEnum):
@@ -95,6 +99,8 @@ class LetterState:
     redriven: tuple[Redriven, ...] = ()
     copier: Sender | None = None
     copies: Copies | None = None
+    # All producers of copies for this queue: other groups skip those.
+    copiers: tuple[int, ...] = ()
 
     @property
     def is_busy(self) -> bool:
@@ -104,6 +110,41 @@ class LetterState:
     def redriven_up_to(self, topic_id: TopicId, partition: int) -> int:
         found = (each.next_offset for each in self.redriven if each[:2] == (topic_id, partition))
         return next(found, 0)
+
+    # Bringing back
+
+    def redriven_to(self, place: Redriven, count: int) -> "LetterState":
+        """From there on letters of this partition are still to be brought back."""
+        others = [each for each in self.redriven if each[:2] != place[:2]]
+        kept = (*others, place)[-REMEMBERED_MAX:]
+        return replace(self, redriven=kept, redriven_count=self.redriven_count + count)
+
+    def copying(self, copies: Copies, copier: Sender, next_offset: int) -> "LetterState":
+        """These are appended next; they count as brought back from now on."""
+        assert copies.offsets
+        assert self.copies is None
+        place = Redriven(copies.topic_id, copies.partition, next_offset)
+        copiers = self.copiers
+        if copier.producer_id not in copiers:
+            copiers = (*copiers, copier.producer_id)[-REMEMBERED_MAX:]
+        state = self.redriven_to(place, len(copies.offsets))
+        return replace(state, copies=copies, copier=copier, copiers=copiers)
+
+    def copied(self) -> "LetterState":
+        """The log has them again."""
+        assert self.copies is not None
+        assert self.copier is not None
+        return replace(self, copies=None, copier=self.copier.after(len(self.copies.offsets)))
+
+    def uncopied(self, *, is_passed: bool) -> "LetterState":
+        """They were not appended, and are to be brought back another time, unless they are passed
+        over."""
+        assert self.copies is not None
+        topic_id, partition, offsets = self.copies
+        state = replace(self, copies=None, copier=None)
+        if is_passed:
+            return replace(state, redriven_count=self.redriven_count - len(offsets))
+        return state.redriven_to(Redriven(topic_id, partition, offsets[0]), -len(offsets))
 
     # Dead letters
 

@@ -16,7 +16,7 @@ Kafka 4.3.1's share partition is the model. What is different, and why:
   was delivered together.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, groupby, pairwise
 from operator import attrgetter
@@ -296,6 +296,39 @@ class ShareMachine:
         dead = [after(each, Event.BURY, settings) for each in found if each.state is _DYING]
         return replace(self._change(dead), letters=letters)
 
+    def is_dying(self, offset: int) -> bool:
+        if offset < self.start:
+            return any(True for _ in self._ranges.left_between(offset, offset))
+        found = self._ranges.at(offset)
+        return found is not None and found.state is _DYING
+
+    def decide_reopened(
+        self, redrives: Mapping[int, int], settings: ShareSettings, letters: LetterState
+    ) -> tuple[Change, int]:
+        """Brings records back from the dead, each with how often that happened to it before. The
+        second value says how many: one that is alive, or was acked, is left alone.
+
+        Nothing is known of what lies below the start. Who asks knows that these are dead, and
+        everything else there stays done with.
+        """
+        offsets = sorted(at for at in redrives if at < self.end and self._may_reopen(at))
+        start = min([self.start, *offsets[:1]])
+        changed: list[Range] = []
+        for first, last in _between(start, offsets, self.start):
+            below = Range(first, last, RecordState.DEAD, 0)
+            changed += _without(below, list(self._ranges.left_between(first, last)))
+        for offset in offsets:
+            dead = Range(offset, offset, RecordState.DEAD, 0, redrives=redrives[offset])
+            changed.append(after(dead, Event.REOPEN, settings))
+        ranges = joined(sorted(changed, key=_first))
+        return Change(start=start, ranges=ranges, letters=letters), len(offsets)
+
+    def _may_reopen(self, offset: int) -> bool:
+        if offset < self.start:
+            return not self.is_dying(offset)
+        found = self._ranges.at(offset)
+        return found is not None and found.state is RecordState.DEAD
+
     def decide_log_start(self, log_start: int) -> Change:
         """Retention or DeleteRecords removed everything below `log_start`."""
         if log_start <= self.start:
@@ -353,6 +386,31 @@ class ShareMachine:
         for each in self.leases():
             assert each.attempts > 0, f"{each} was never delivered"
             assert each.lease_ms > 0, f"{each} has no end"
+
+
+def _between(start: int, offsets: Sequence[int], end: int) -> Iterator[tuple[int, int]]:
+    """The runs from `start` up to `end` without these offsets."""
+    at = start
+    for offset in offsets:
+        if offset >= end:
+            break
+        if at < offset:
+            yield at, offset - 1
+        at = offset + 1
+    if at < end:
+        yield at, end - 1
+
+
+def _without(whole: Range, others: Sequence[Range]) -> Iterator[Range]:
+    """The range with these in their places."""
+    at = whole.first
+    for other in others:
+        if at < other.first:
+            yield whole._replace(first=at, last=other.first - 1)
+        yield other
+        at = other.last + 1
+    if at <= whole.last:
+        yield whole._replace(first=at)
 
 
 def _ended(each: Range, event: Event, settings: ShareSettings, due_after: DueAfter) -> Range:

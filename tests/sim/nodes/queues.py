@@ -58,7 +58,7 @@ TYPES = (
     *[AckType.ACCEPT] * 12,
     *[AckType.RELEASE] * 3,
     *[AckType.RENEW] * 3,
-    AckType.REJECT,
+    *[AckType.REJECT] * 3,
     AckType.GAP,
 )
 WAIT_MS = (0, 100, 500)
@@ -89,8 +89,10 @@ class Story:
     # When somebody was told that it is done with, and in which attempt.
     done_at: float | None = None
     done_attempt: int = 0
-    # Whether somebody asked for that at all.
+    # Whether somebody asked for that at all, and by which words.
     may_be_done: bool = False
+    may_be_rejected: bool = False
+    may_be_acked: bool = False
 
 
 class Ledger:
@@ -356,7 +358,11 @@ class QueueWorker:
             for offset in range(first, last + 1):
                 require(offset in offsets, f"{partition}:{offset} is leased, and was not sent")
                 lease = self._ledger.granted(partition, offset, attempt, member_id, asked_at, now)
-                if number == self._asked and member_id == self._member_id and self._remembers():
+                if number != self._asked or member_id != self._member_id:
+                    continue
+                # What it had of the record before is over: a word about it would mean this lease.
+                self._held.pop((partition, offset), None)
+                if self._remembers():
                     self._held[partition, offset] = lease
 
     def _remembers(self) -> bool:
@@ -374,7 +380,10 @@ class QueueWorker:
             if kind != AckType.RENEW:
                 del self._held[partition, offset]
                 leases[offset].is_ended = True
-                self._ledger.stories[partition, offset].may_be_done |= kind in _FINAL
+                story = self._ledger.stories[partition, offset]
+                story.may_be_done |= kind in _FINAL
+                story.may_be_rejected |= kind is AckType.REJECT
+                story.may_be_acked |= kind in (AckType.ACCEPT, AckType.GAP)
         asked_at = self._world.now
         place = (self._ledger.keys[partition].topic_id, partition)
         outcomes = await queues.acknowledge(GROUP, self._member_id, {place: _batches(said)})

@@ -135,8 +135,13 @@ class NaiveQueue:
                 self.end = batch[-1] + 1
 
     def _lease(self, offset: int, member_id: MemberId) -> None:
-        attempts = self.entries[offset].attempts + 1
-        self.entries[offset] = Entry(LEASED, attempts, member_id, self.settings.lease_ms)
+        before = self.entries[offset]
+        self.entries[offset] = before._replace(
+            state=LEASED,
+            attempts=before.attempts + 1,
+            member_id=member_id,
+            lease_ms=self.settings.lease_ms,
+        )
 
     def _forget_missing(self, spans: Sequence[tuple[int, int]], read_from: int) -> None:
         if not spans:
@@ -188,23 +193,44 @@ class NaiveQueue:
             self.entries[offset] = Entry(ACKED, entry.attempts)
 
     def _give_back(self, offset: int, due_ms: int = 0) -> None:
-        attempts = self.entries[offset].attempts
+        entry = self.entries[offset]
+        attempts, times = entry.attempts, entry.redrives
         if attempts >= self.settings.delivery_attempts_max:
             self._give_up(offset, Death.TRIED_TOO_OFTEN)
         elif due_ms:
-            self.entries[offset] = Entry(DELAYED, attempts, due_ms=due_ms)
+            self.entries[offset] = Entry(DELAYED, attempts, due_ms=due_ms, redrives=times)
         else:
-            self.entries[offset] = Entry(AVAILABLE, attempts)
+            self.entries[offset] = Entry(AVAILABLE, attempts, redrives=times)
 
     def _give_up(self, offset: int, death: Death) -> None:
-        attempts = self.entries[offset].attempts
-        dying = Entry(DYING, attempts, death=death)
-        self.entries[offset] = dying if self.settings.has_dead_letters else Entry(DEAD, attempts)
+        entry = self.entries[offset]
+        dying = Entry(DYING, entry.attempts, death=death, redrives=entry.redrives)
+        dead = Entry(DEAD, entry.attempts)
+        self.entries[offset] = dying if self.settings.has_dead_letters else dead
 
     def pass_time(self, now_ms: int) -> None:
         for offset, entry in self.entries.items():
             if entry.state is DELAYED and entry.due_ms <= now_ms:
-                self.entries[offset] = Entry(AVAILABLE, entry.attempts)
+                self.entries[offset] = Entry(AVAILABLE, entry.attempts, redrives=entry.redrives)
+
+    def reopen(self, redrives: dict[int, int]) -> int:
+        """Below the start only what is known to be dead is named."""
+        back = [
+            offset
+            for offset in sorted(redrives)
+            if offset not in self.left and self._is_dead(offset)
+        ]
+        for offset in reversed(back):
+            for filled in range(offset, self.start):
+                self.entries[filled] = self.left.pop(filled, Entry(DEAD, 0))
+            self.start = min(self.start, offset)
+            self.entries[offset] = Entry(AVAILABLE, 0, redrives=redrives[offset] + 1)
+        return len(back)
+
+    def _is_dead(self, offset: int) -> bool:
+        if offset >= self.start:
+            return offset < self.end and self.entries[offset].state is DEAD
+        return True
 
     def bury(self, offsets: Iterable[int]) -> None:
         for offset in offsets:
