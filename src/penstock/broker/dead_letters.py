@@ -16,8 +16,9 @@ from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from penstock.broker.cold_reads import ColdReads
+from penstock.broker.forwarding import ReadAnswer
 from penstock.broker.leaderships import Leaderships
-from penstock.broker.letter_reading import OriginalRecords
+from penstock.broker.letter_reading import READ_BYTES, OriginalRecords, decoded
 from penstock.broker.partitions import Partitions
 from penstock.broker.producers import ProducerIdentity
 from penstock.broker.queue_settings import SettingsOfQueues
@@ -38,25 +39,32 @@ from penstock.queues.commands import Range
 from penstock.queues.dead_letters import (
     PLAN_BYTES_MAX,
     PLAN_LETTERS_MAX,
+    copy_record,
     decide_arrived,
+    decide_copied,
+    decide_copying,
     decide_dropped,
     decide_no_letters,
     decide_plan,
     decide_shorter,
+    decide_uncopied,
     letter_record,
     letters,
 )
 from penstock.queues.layout import QueueKey
 from penstock.queues.leading import LedQueue
-from penstock.queues.letters import Letter, Plan, Sender
+from penstock.queues.letters import Copies, Letter, Plan, Sender
 from penstock.records.batch import build_batch
 from penstock.records.record import Record
+from penstock.replication.positions import FoundOffset
 from penstock.replication.replica import Replica
 
 logger = logging.getLogger(__name__)
 
 # How long one attempt to send follows the leader of the dead-letter partition.
 SEND_S_MAX: Final = 5.0
+# How long somebody who brings letters back waits for their copies.
+COPY_S_MAX: Final = 10.0
 # Between two attempts that fail: each pause is twice as long as the one before.
 RETRY_S_MIN: Final = 0.2
 RETRY_S_MAX: Final = 10.0
@@ -93,6 +101,22 @@ class Publisher(Protocol):
     async def publish(
         self, topic_id: TopicId, partition: int, batch: bytes, deadline: float, /
     ) -> int: ...
+
+    async def read(
+        self,
+        topic_id: TopicId,
+        partition: int,
+        offset: int,
+        /,
+        *,
+        bytes_max: int,
+        wait_s: float,
+        deadline: float,
+    ) -> ReadAnswer: ...
+
+    async def find(
+        self, topic_id: TopicId, partition: int, timestamp: int, deadline: float, /
+    ) -> FoundOffset: ...
 
 
 class Identities(Protocol):
@@ -136,6 +160,8 @@ class DeadLetters:
         self.replica_of = replica_of
         self.sending = asyncio.Semaphore(SENDING_MAX)
         self._carriers: dict[LedQueue, Carrier] = {}
+        # Who waits for copies.
+        self._copying: dict[LedQueue, asyncio.Future[Refused | None]] = {}
         cluster.on_change(self._heard)
         peers.serve(LAST_SEQUENCE, self._answer_last_sequence)
 
@@ -204,6 +230,61 @@ class DeadLetters:
             topic = self.cluster.topic_by_id(topic_id)
         return topic
 
+    # Bringing back
+
+    async def copy(
+        self, queue: LedQueue, copies: Copies, copier: Sender, next_offset: int
+    ) -> Refused | None:
+        """Appends letters to the log of their queue again; gives why they could not be."""
+        copied: asyncio.Future[Refused | None] = asyncio.get_running_loop().create_future()
+        self._copying[queue] = copied
+        try:
+            await queue.decide(lambda machine: decide_copying(machine, copies, copier, next_offset))
+            async with asyncio.timeout(COPY_S_MAX):
+                return await copied
+        except TimeoutError:
+            # It goes on: whoever asks again finds out.
+            detail = f"copies for {queue.key} are on their way"
+            raise Refused(Reason.REQUEST_TIMED_OUT, detail) from None
+        finally:
+            del self._copying[queue]
+
+    def copied(self, queue: LedQueue, refused: Refused | None) -> None:
+        """Its copies are in the log, or never will be."""
+        waiting = self._copying.get(queue)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(refused)
+
+    async def letters_at(self, copies: Copies) -> list[Record | None]:
+        """None for those that are gone."""
+        found: list[Record | None] = []
+        while len(found) < len(copies.offsets):
+            found += await self._letters_from(copies, copies.offsets[len(found) :])
+        return found
+
+    async def _letters_from(
+        self, copies: Copies, offsets: Sequence[int]
+    ) -> Sequence[Record | None]:
+        """Of the first of these offsets, as many as one read covers."""
+        if await self.find(copies.topic_id) is None:
+            return [None] * len(offsets)
+        try:
+            answer = await self.publisher.read(
+                copies.topic_id,
+                copies.partition,
+                offsets[0],
+                bytes_max=READ_BYTES,
+                wait_s=0.0,
+                deadline=self.clock.monotonic() + SEND_S_MAX,
+            )
+        except Refused as refused:
+            if refused.reason is Reason.OFFSET_OUT_OF_RANGE:
+                return [None]
+            raise
+        records: list[Record | None] = []
+        await self.cold_reads.done(lambda: records.extend(decoded(answer.batches, offsets)))
+        return records
+
     # What a dead-letter partition knows of a producer
 
     async def last_sequence(self, sender: Sender) -> tuple[int, int]:
@@ -257,9 +338,9 @@ class Carrier:
         # How many were dying when it found nothing to do.
         self._idle_with: int | None = None
         self._aside: dict[int, Aside] = {}
-        # Whether it is known that nothing of the plan was appended so far. What another leader
-        # has sent may have been.
-        self._is_unsent = False
+        # Senders of which it is known that nothing was appended from their sequence on. What
+        # another leader has sent may have been.
+        self._unsent: set[Sender] = set()
 
     def wake(self) -> None:
         self._woken.set()
@@ -289,7 +370,12 @@ class Carrier:
     async def _round(self) -> bool:
         """Brings one batch one step further; false if there is nothing to do now."""
         queue, owner = self._queue, self._owner
+        # Nothing leaves before what it follows from is stored.
+        await queue.stored()
         settings = owner.settings.of_queue(queue.key)
+        if queue.machine.letters.copies is not None:
+            await self._copy()
+            return True
         if not settings.has_dead_letters:
             count = queue.machine.dying_count
             await queue.decide(lambda machine: decide_no_letters(machine, settings))
@@ -325,7 +411,7 @@ class Carrier:
             return True
         planned = chosen[: len(records)]
         await queue.decide(lambda machine: decide_plan(machine, planned, sender))
-        self._is_unsent = True
+        self._unsent = {sender}
         await self._send(Plan(tuple(planned), len(planned)), sender, batch)
         return True
 
@@ -357,9 +443,8 @@ class Carrier:
             record = letter_record(
                 letter,
                 original,
+                key=queue.key,
                 topic=topic.name,
-                partition=queue.key.partition,
-                group=queue.key.group_id,
                 now_ms=owner.clock.now_ms(),
                 is_copied=is_copied,
             )
@@ -404,20 +489,26 @@ class Carrier:
         await self._send(plan, sender, await self._batch(records, sender))
 
     async def _send(self, plan: Plan, sender: Sender, batch: bytes) -> None:
+        refused = await self._publish(sender, batch)
+        if refused is None:
+            await self._arrived(plan, sender, plan.count)
+        elif not await self._has_arrived(plan, sender):
+            await self._refused(plan, refused)
+
+    async def _publish(self, sender: Sender, batch: bytes) -> Refused | None:
+        """Why this attempt appended nothing; raises if nobody knows whether it did."""
         owner = self._owner
         deadline = owner.clock.monotonic() + SEND_S_MAX
         try:
             await owner.publisher.publish(sender.topic_id, sender.partition, batch, deadline)
         except Refused as refused:
             if refused.reason is Reason.REQUEST_TIMED_OUT:
-                self._is_unsent = False
+                self._unsent.discard(sender)
                 raise
             if refused.reason in _OF_PRODUCERS:
-                self._is_unsent = False
-            if not await self._has_arrived(plan, sender):
-                await self._refused(plan, refused)
-            return
-        await self._arrived(plan, sender, plan.count)
+                self._unsent.discard(sender)
+            return refused
+        return None
 
     async def _refused(self, plan: Plan, refused: Refused) -> None:
         """Nothing of the plan is in the topic."""
@@ -442,14 +533,18 @@ class Carrier:
     async def _has_arrived(self, plan: Plan, sender: Sender) -> bool:
         """Whether the topic has a batch of the plan after all, sent by whichever leader; if so, it
         is noted."""
-        if self._is_unsent:
-            return False
+        count = await self._count_arrived(sender, len(plan.letters))
+        if count:
+            await self._arrived(plan, sender, count)
+        return count > 0
+
+    async def _count_arrived(self, sender: Sender, count_max: int) -> int:
+        """How many records the partition has from this sequence on."""
+        if sender in self._unsent:
+            return 0
         epoch, last = await self._owner.last_sequence(sender)
         count = (last - sender.sequence + 1) % 2**31 if epoch == sender.epoch else 0
-        if not 0 < count <= len(plan.letters):
-            return False
-        await self._arrived(plan, sender, count)
-        return True
+        return count if count <= count_max else 0
 
     async def _arrived(self, plan: Plan, sender: Sender, count: int) -> None:
         queue = self._queue
@@ -467,6 +562,32 @@ class Carrier:
             await self._queue.decide(
                 lambda machine: decide_dropped(machine, keeps_sender=keeps_sender)
             )
+
+    # Copies of letters whose records are gone
+
+    async def _copy(self) -> None:
+        owner, queue = self._owner, self._queue
+        state = queue.machine.letters
+        copies, copier = state.copies, state.copier
+        assert copies is not None
+        assert copier is not None
+        found = await owner.letters_at(copies)
+        group, now_ms = queue.key.group_id, owner.clock.now_ms()
+        records = [copy_record(each, group=group, now_ms=now_ms) for each in found]
+        refused = await self._publish(copier, await self._batch(records, copier))
+        count = len(copies.offsets)
+        is_there = refused is None or await self._count_arrived(copier, count) == count
+        if queue.machine.letters != state:
+            return
+        if is_there:
+            refused = None
+            await queue.decide(decide_copied)
+        elif refused is not None and refused.reason in (_OF_RECORDS | _OF_PRODUCERS):
+            is_passed = count == 1 and refused.reason in _OF_RECORDS
+            await queue.decide(lambda machine: decide_uncopied(machine, is_passed=is_passed))
+        elif refused is not None:
+            raise refused
+        owner.copied(queue, refused)
 
     # Waiting
 

@@ -6,7 +6,6 @@ from typing import Final
 
 from penstock.broker.cold_reads import ColdReads
 from penstock.model.errors import Reason, Refused
-from penstock.model.file_ranges import FileRange
 from penstock.records.batch import HEADER_SIZE, decode_records, parse_header
 from penstock.records.errors import CorruptBatch
 from penstock.records.record import Record
@@ -14,6 +13,9 @@ from penstock.replication.replica import Replica
 
 # Read at a time; one batch comes whole, however large.
 READ_BYTES: Final = 1024 * 1024
+# Offsets that are looked for at a time.
+PRESENT_MAX: Final = 100
+_ALL_BYTES: Final = 2**62
 
 
 class OriginalRecords:
@@ -37,6 +39,17 @@ class OriginalRecords:
                 size += 0 if record is None else len(record.key or b"") + len(record.value or b"")
         return found
 
+    async def present(self, offsets: Sequence[int]) -> set[int]:
+        """Those at which the log still has a record."""
+        end = self._replica.high_watermark
+        ordered = sorted({offset for offset in offsets if offset < end})
+        found: set[int] = set()
+        for start in range(0, len(ordered), PRESENT_MAX):
+            some = ordered[start : start + PRESENT_MAX]
+            records = await self.read(some, _ALL_BYTES)
+            found.update(at for at, record in zip(some, records, strict=True) if record is not None)
+        return found
+
     async def _some(self, offsets: Sequence[int]) -> list[Record | None]:
         """Of the first of these offsets, as many as one read covers."""
         replica, first = self._replica, offsets[0]
@@ -56,16 +69,17 @@ class OriginalRecords:
         answer: list[Record | None] = []
         try:
             await self._cold_reads.done(
-                lambda: answer.extend(_decoded(found, offsets)), found.release
+                lambda: answer.extend(decoded(found.read(), offsets)), found.release
             )
         except (OSError, CorruptBatch) as error:
             raise Refused(Reason.STORAGE_ERROR, f"offset {first} can't be read: {error}") from error
         return answer
 
 
-def _decoded(found: FileRange, offsets: Sequence[int]) -> list[Record | None]:
-    """In a worker thread."""
-    data = memoryview(found.read())
+def decoded(batches: bytes, offsets: Sequence[int]) -> list[Record | None]:
+    """The records at the first of these offsets, which are in order, up to the end of the batches.
+    For worker threads."""
+    data = memoryview(batches)
     wanted = frozenset(offsets)
     records: dict[int, Record] = {}
     end, position = offsets[0] + 1, 0

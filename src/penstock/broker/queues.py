@@ -25,6 +25,7 @@ from penstock.broker.polling import (
     WantedShare,
 )
 from penstock.broker.queue_settings import SettingsOfQueues
+from penstock.broker.redriving import RedriveResult, Redriving
 from penstock.broker.share_coordinators import CALL_S_MAX, Peers, ShareCoordinators
 from penstock.broker.topics import Topics
 from penstock.cluster.coordinator import Cluster
@@ -52,6 +53,7 @@ __all__ = [
     "AcquiredRange",
     "QueueOffset",
     "Queues",
+    "RedriveResult",
     "WantedShare",
 ]
 
@@ -124,6 +126,15 @@ class Queues:
             cold_reads=self._cold_reads,
             clock=clock,
             replica_of=self.replica_of,
+        )
+        self._redriving = Redriving(
+            cluster=cluster,
+            leaderships=leaderships,
+            coordinators=coordinators,
+            letters=self._letters,
+            peers=peers,
+            clock=clock,
+            lead=self.lead,
         )
         # Those that are led here, opened or about to be.
         self._led: dict[QueueKey, LedQueue] = {}
@@ -322,6 +333,12 @@ class Queues:
         if topic is not None and 0 <= key.partition < topic.partitions:
             return None
         return Refused(Reason.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {key}")
+
+    async def redrive(self, group_id: GroupId, topic: str, limit: int) -> RedriveResult:
+        """Brings back what the group has given up of a topic, from its dead-letter topic: at most
+        `limit` records. Asked again, it goes on."""
+        _check_names(group_id, MemberId(""))
+        return await self._redriving.redrive(group_id, topic, limit)
 
     # Queues that were changed behind the back of their leaders
 

@@ -7,10 +7,11 @@ next one goes on with what is stored, and at worst sends the same batch again.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.queues.commands import Change, Range, ShareSettings
-from penstock.queues.letters import Death, Letter, LetterState, Sender
+from penstock.queues.layout import QueueKey
+from penstock.queues.letters import Copies, Death, Letter, LetterState, Redriven, Sender
 from penstock.queues.machine import ShareMachine
 from penstock.records.record import Headers, Record
 
@@ -25,14 +26,22 @@ OFFSET: Final = "__dlq.errors.offset"
 GROUP: Final = "__dlq.errors.group"
 DELIVERY_COUNT: Final = "__dlq.errors.delivery.count"
 MESSAGE: Final = "__dlq.errors.message"
+# Ours: the id of the topic, since another one may get its name.
+TOPIC_ID: Final = "__penstock.topic.id"
 # Ours: how often the record has come back from the dead.
 REDRIVES: Final = "__penstock.redrives"
+# Ours: for which group a record was appended to its topic again. Other share groups skip it.
+REDRIVEN_FOR: Final = "__penstock.redriven.for"
 
 _MESSAGES: Final = {
     Death.REJECTED: "Offset rejected by client.",
     Death.TRIED_TOO_OFTEN: "Offset delivery count exceeded the threshold.",
 }
-_OURS: Final = frozenset((TOPIC, PARTITION, OFFSET, GROUP, DELIVERY_COUNT, MESSAGE, REDRIVES))
+_OURS: Final = frozenset(
+    (TOPIC, PARTITION, OFFSET, GROUP, DELIVERY_COUNT, MESSAGE, TOPIC_ID, REDRIVES, REDRIVEN_FOR)
+)
+# A record that was brought back so often, and died each time, stays dead.
+REDRIVES_MAX: Final = 3
 
 
 def letters(dying: Range) -> Iterator[Letter]:
@@ -71,6 +80,70 @@ def decide_no_letters(machine: ShareMachine, settings: ShareSettings) -> Change:
     return machine.decide_buried(offsets, settings, changed)
 
 
+# Bringing back
+
+
+def decide_copying(
+    machine: ShareMachine, copies: Copies, copier: Sender, next_offset: int
+) -> Change:
+    """The log lacks these: they are appended to it next."""
+    return _only(machine, machine.letters.copying(copies, copier, next_offset))
+
+
+def decide_copied(machine: ShareMachine) -> Change:
+    return _only(machine, machine.letters.copied())
+
+
+def decide_uncopied(machine: ShareMachine, *, is_passed: bool) -> Change:
+    return _only(machine, machine.letters.uncopied(is_passed=is_passed))
+
+
+def decide_redriven(machine: ShareMachine, place: Redriven) -> Change:
+    """There is nothing to bring back before this place."""
+    return _only(machine, machine.letters.redriven_to(place, 0))
+
+
+def copy_record(letter: Record | None, *, group: str, now_ms: int) -> Record:
+    """What the topic gets back. Of a letter that is gone there is only the header."""
+    mark = ((REDRIVEN_FOR, group.encode()),)
+    if letter is None:
+        return Record(timestamp_ms=now_ms, headers=mark)
+    kept = tuple(each for each in letter.headers if each[0] not in _OURS)
+    times = redrives_of(letter.headers) + 1
+    headers = (*kept, *mark, (REDRIVES, str(times).encode()))
+    return replace(letter, headers=headers)
+
+
+class LetterOrigin(NamedTuple):
+    """Which record of which queue a letter is of."""
+
+    group: str
+    topic: str
+    partition: int
+    offset: int
+    redrives: int
+    # Empty if the letter does not say.
+    topic_id: str = ""
+
+
+def origin_of(headers: Headers) -> LetterOrigin | None:
+    """None for a record that is not a dead letter of ours, or of Kafka's."""
+    said = dict(headers)
+    try:
+        group, topic = _text(said[GROUP]), _text(said[TOPIC])
+        partition, offset = int(_text(said[PARTITION])), int(_text(said[OFFSET]))
+        topic_id = _text(said.get(TOPIC_ID))
+    except (KeyError, ValueError):
+        return None
+    if partition < 0 or offset < 0:
+        return None
+    return LetterOrigin(group, topic, partition, offset, redrives_of(headers), topic_id)
+
+
+def _text(value: bytes | None) -> str:
+    return (value or b"").decode()
+
+
 def _only(machine: ShareMachine, state: LetterState) -> Change:
     return Change(start=machine.start, letters=state)
 
@@ -79,9 +152,8 @@ def letter_record(
     letter: Letter,
     original: Record | None,
     *,
+    key: QueueKey,
     topic: str,
-    partition: int,
-    group: str,
     now_ms: int,
     is_copied: bool = True,
 ) -> Record:
@@ -94,11 +166,12 @@ def letter_record(
         kept = tuple(each for each in original.headers if each[0] not in _OURS)
     said = {
         TOPIC: topic,
-        PARTITION: str(partition),
+        PARTITION: str(key.partition),
         OFFSET: str(letter.offset),
-        GROUP: group,
+        GROUP: key.group_id,
         DELIVERY_COUNT: str(letter.attempts),
         MESSAGE: _MESSAGES[letter.death],
+        TOPIC_ID: str(key.topic_id),
     }
     if redrives:
         said[REDRIVES] = str(redrives)

@@ -6,11 +6,12 @@ after the change before it. All others are refused, however late or doubled they
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from penstock.model.errors import Reason, Refused
 from penstock.queues.commands import Change
 from penstock.queues.layout import QueueKey
+from penstock.queues.letters import LetterState
 from penstock.queues.records import (
     UNRESOLVED,
     QueueChanged,
@@ -59,6 +60,8 @@ class QueueSummary:
     # Behind the start.
     done_count: int
     leased_count: int
+    dying_count: int = 0
+    letters: LetterState = field(default_factory=LetterState)
 
 
 def decide_open(state: QueuesState, command: Open) -> tuple[list[QueueRecord], QueueStored]:
@@ -147,6 +150,9 @@ def _summary(queue: Queue) -> QueueSummary:
         start=queue.start,
         done_count=0 if machine is None else machine.done_count,
         leased_count=0 if machine is None else machine.leased_count,
+        dying_count=0 if machine is None else machine.dying_count,
+        # What is planned is for the leader alone.
+        letters=LetterState() if machine is None else replace(machine.letters, plan=None),
     )
 
 

@@ -366,6 +366,10 @@ class LedQueue:
         self._tell_news()
         return commit
 
+    def stored(self) -> Commit:
+        """Settled once all that was decided so far is stored."""
+        return self._last_commit()
+
     def _tell_dying(self) -> None:
         if self._machine is not None and self._machine.has_letters:
             self._on_dying(self)
