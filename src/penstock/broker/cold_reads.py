@@ -25,6 +25,28 @@ class ColdReads:
         self._waiting.append((work, then))
         self._start()
 
+    async def done(self, work: Callable[[], None], then: Callable[[], None] = lambda: None) -> None:
+        """Runs work that may raise, and waits for it. `then` runs in any case, also if nobody
+        waits any more."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        failures: list[Exception] = []
+
+        def guarded() -> None:
+            try:
+                work()
+            except Exception as error:
+                failures.append(error)
+
+        def ended() -> None:
+            then()
+            if not done.done():
+                done.set_result(None)
+
+        self.run(guarded, ended)
+        await done
+        if failures:
+            raise failures[0]
+
     def _start(self) -> None:
         loop = asyncio.get_running_loop()
         while self._waiting and self._running < READS_MAX:

@@ -6,7 +6,7 @@ the next one, so that a thousand waiting consumers cost no more than one.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Container, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -282,18 +282,20 @@ class Poll:
             found = replica.read(offset, bytes_max)
             if found is None:
                 return None
-            batches = await self._scan(replica, found)
+            batches = await self._scan(replica, found, queue.machine.letters.copiers)
             if any(batch.is_data for batch in batches):
                 return Found(found, batches, read_from)
             # Only what compaction left of other records: what is behind it counts.
             offset = batches[-1].last + 1
             found.release()
 
-    async def _scan(self, replica: Replica, found: FileRange) -> list[LogBatch]:
+    async def _scan(
+        self, replica: Replica, found: FileRange, own_copiers: Container[int]
+    ) -> list[LogBatch]:
         try:
             if not replica.is_hot(found):
                 await self._in_worker(lambda: replica.warm(found))
-            return scan_batches(found)
+            return scan_batches(found, own_copiers)
         except (OSError, StorageDamaged) as error:
             found.release()
             raise replica.unreadable(error) from error
@@ -325,25 +327,7 @@ class Poll:
     async def _in_worker(
         self, work: Callable[[], None], then: Callable[[], None] = lambda: None
     ) -> None:
-        """`then` runs in any case, also if nobody waits any more."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        failures: list[Exception] = []
-
-        def guarded() -> None:
-            try:
-                work()
-            except Exception as error:
-                failures.append(error)
-
-        def ended() -> None:
-            then()
-            if not done.done():
-                done.set_result(None)
-
-        self._cold_reads.run(guarded, ended)
-        await done
-        if failures:
-            raise failures[0]
+        await self._cold_reads.done(work, then)
 
     async def _stored(self) -> None:
         """Until the leases are stored and the records are there, or are known not to be."""

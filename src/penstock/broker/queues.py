@@ -7,11 +7,12 @@ of queues is exported here.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from penstock.broker.cold_reads import ColdReads
+from penstock.broker.dead_letters import DeadLetters, Identities, Publisher
 from penstock.broker.group_settings import TEXT_LENGTH_MAX
 from penstock.broker.later import Later
 from penstock.broker.leaderships import Leaderships
@@ -24,7 +25,9 @@ from penstock.broker.polling import (
     WantedShare,
 )
 from penstock.broker.queue_settings import SettingsOfQueues
+from penstock.broker.redriving import RedriveResult, Redriving
 from penstock.broker.share_coordinators import CALL_S_MAX, Peers, ShareCoordinators
+from penstock.broker.topics import Topics
 from penstock.cluster.coordinator import Cluster
 from penstock.cluster.share_settings import StartKind
 from penstock.model.clock import Clock
@@ -50,6 +53,7 @@ __all__ = [
     "AcquiredRange",
     "QueueOffset",
     "Queues",
+    "RedriveResult",
     "WantedShare",
 ]
 
@@ -63,6 +67,9 @@ IDLE_CHECK_S = 60.0
 FULL_CHECK_S = 1.0
 # Polls that wait at a time; one more is answered at once, with what there is.
 POLLS_WAITING_MAX = 20_000
+# So often queues with dead letters are looked for that nobody leads, and so many at a time.
+WAKE_S = 2.0
+WOKEN_MAX = 1_000
 
 Place = tuple[TopicId, int]
 UNKNOWN_LAG = -1
@@ -93,6 +100,9 @@ class Queues:
         clock: Clock,
         limits: Limits,
         executor: Executor,
+        topics: Topics,
+        publisher: Publisher,
+        identities: Identities,
     ) -> None:
         self._cluster = cluster
         self._partitions = partitions
@@ -104,6 +114,28 @@ class Queues:
         self._settings = SettingsOfQueues(cluster)
         self._cold_reads = ColdReads(executor)
         self._alarms: AlarmClock[LedQueue] = AlarmClock(clock, LedQueue.expire)
+        self._letters = DeadLetters(
+            cluster=cluster,
+            topics=topics,
+            partitions=partitions,
+            leaderships=leaderships,
+            publisher=publisher,
+            identities=identities,
+            peers=peers,
+            settings=self._settings,
+            cold_reads=self._cold_reads,
+            clock=clock,
+            replica_of=self.replica_of,
+        )
+        self._redriving = Redriving(
+            cluster=cluster,
+            leaderships=leaderships,
+            coordinators=coordinators,
+            letters=self._letters,
+            peers=peers,
+            clock=clock,
+            lead=self.lead,
+        )
         # Those that are led here, opened or about to be.
         self._led: dict[QueueKey, LedQueue] = {}
         self._replicas: dict[LedQueue, Replica] = {}
@@ -119,13 +151,18 @@ class Queues:
         peers.serve(calls.ENDS, self._answer_ends)
         peers.serve(calls.REOPEN, self._answer_reopen)
         peers.serve(calls.RELEASE, self._answer_release)
+        peers.serve(calls.WAKE, self._answer_wake)
+        self._waking: asyncio.Task[None] | None = None
 
     async def load(self) -> None:
         self._coordinators.load()
+        self._waking = asyncio.get_running_loop().create_task(self._wake_others())
 
     async def close(self) -> None:
         """Anyone who still waits is answered; what is stored stays."""
         self._is_closed = True
+        if self._waking is not None:
+            self._waking.cancel()
         self._close_all(Refused(Reason.NOT_LEADER_OR_FOLLOWER, "the broker is shutting down"))
         self._alarms.stop()
         await self._coordinators.close()
@@ -311,22 +348,20 @@ class Queues:
             return None
         return Refused(Reason.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {key}")
 
+    async def redrive(self, group_id: GroupId, topic: str, limit: int) -> RedriveResult:
+        """Brings back what the group has given up of a topic, from its dead-letter topic: at most
+        `limit` records. Asked again, it goes on."""
+        _check_names(group_id, MemberId(""))
+        return await self._redriving.redrive(group_id, topic, limit)
+
     # Queues that were changed behind the back of their leaders
 
     async def _reopen(self, keys: Iterable[QueueKey]) -> None:
         """Their leaders let go of what they know of them. One that can't be reached finds out with
         its next write, which is refused."""
-        by_leader: dict[BrokerId, list[QueueKey]] = {}
-        for key in keys:
-            leader = self._leaderships.reachable_leader(key.topic_id, key.partition)
-            if leader is not None:
-                by_leader.setdefault(leader.id, []).append(key)
-        await asyncio.gather(*(self._ask_reopen(*each) for each in by_leader.items()))
+        await self._on_leaders(keys, self._close, self._ask_reopen)
 
     async def _ask_reopen(self, node: BrokerId, keys: Sequence[QueueKey]) -> None:
-        if node == self._cluster.broker_id:
-            self._close(keys)
-            return
         try:
             await self._peers.call(node, calls.REOPEN, calls.encode_keys(keys), CALL_S_MAX)
         except Refused as refused:
@@ -368,6 +403,49 @@ class Queues:
                 for member_id in gone & queue.holders():
                     queue.release(MemberId(member_id))
         return b""
+
+    # Queues with dead letters that nobody polls
+
+    async def _wake_others(self) -> None:
+        """A queue is opened when somebody asks for it. One with letters on their way must not wait
+        for that, if its leader is another one now."""
+        while True:
+            await asyncio.sleep(WAKE_S)
+            keys = self._coordinators.with_letters(WOKEN_MAX)
+            await self._on_leaders(keys, self._wake, self._ask_wake)
+
+    async def _ask_wake(self, node: BrokerId, keys: Sequence[QueueKey]) -> None:
+        try:
+            await self._peers.call(node, calls.WAKE, calls.encode_keys(keys), CALL_S_MAX)
+        except Refused as refused:
+            logger.info("node %d does not send dead letters now: %s", node, refused.detail)
+
+    async def _answer_wake(self, _: BrokerId, payload: bytes) -> bytes:
+        self._wake(calls.decoded(payload, calls.read_keys))
+        return b""
+
+    def _wake(self, keys: Iterable[QueueKey]) -> None:
+        for key in keys:
+            try:
+                self.lead(*key).open()
+            except Refused as refused:
+                logger.debug("%s is not opened: %s", key, refused.detail)
+
+    async def _on_leaders(
+        self,
+        keys: Iterable[QueueKey],
+        here: Callable[[Sequence[QueueKey]], None],
+        there: Callable[[BrokerId, Sequence[QueueKey]], Awaitable[None]],
+    ) -> None:
+        """On each node that leads some of them."""
+        by_leader: dict[BrokerId, list[QueueKey]] = {}
+        for key in keys:
+            leader = self._leaderships.reachable_leader(key.topic_id, key.partition)
+            if leader is not None:
+                by_leader.setdefault(leader.id, []).append(key)
+        own = by_leader.pop(self._cluster.broker_id, [])
+        here(own)
+        await asyncio.gather(*(there(*each) for each in by_leader.items()))
 
     # Where data partitions end
 
@@ -438,10 +516,11 @@ class Queues:
             store=self._coordinators,
             alarms=self._alarms,
             clock=self._clock,
-            settings_of=lambda: self._settings.of(key.group_id),
+            settings_of=lambda: self._settings.of_queue(key),
             resolve_start=lambda: self._resolve_start(key.group_id, replica),
             next_opening=self._next_opening,
             on_closed=self._closed,
+            on_dying=self._letters.carry,
         )
 
     def _next_opening(self) -> int:
@@ -461,6 +540,7 @@ class Queues:
         return (await replica.list_offset(Position.LATEST)).offset
 
     def _closed(self, queue: LedQueue) -> None:
+        self._letters.drop(queue)
         if self._led.get(queue.key) is not queue:
             return
         del self._led[queue.key]

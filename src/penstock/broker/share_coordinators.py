@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain, islice
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from penstock.broker.leaderships import Leaderships
@@ -221,6 +222,11 @@ class ShareCoordinators:
             )
         )
         return {each.key: each for summaries in found for each in summaries}
+
+    def with_letters(self, count_max: int) -> list[QueueKey]:
+        """Of the coordinators on this node: queues that have something to send."""
+        found = (each.with_letters(count_max) for each in self._coordinators.values())
+        return list(islice(chain.from_iterable(found), count_max))
 
     async def _each(
         self,

@@ -8,6 +8,7 @@ two tables can't drift apart.
 from collections.abc import Iterator
 
 from penstock.cluster.brokers import DRAINED
+from penstock.cluster.dead_letter_settings import DEAD_LETTER_BROKER_SETTINGS
 from penstock.cluster.foreign_settings import FOREIGN_SETTINGS
 from penstock.cluster.settings import (
     INT_MAX,
@@ -509,6 +510,7 @@ BROKER_SETTINGS = table(
     *_CONSUMER_GROUPS,
     *_SHARE_GROUPS,
     *SHARE_BROKER_SETTINGS,
+    *DEAD_LETTER_BROKER_SETTINGS,
     *_topic_defaults(),
     *FOREIGN_SETTINGS,
 )

@@ -24,6 +24,11 @@ from penstock.cluster.config_definitions import (
     effective_broker_setting,
     effective_topic_setting,
 )
+from penstock.cluster.dead_letter_settings import (
+    TOPIC_NAME,
+    TOPIC_NAME_PREFIX,
+    fault_of_letters_topic,
+)
 from penstock.cluster.group_settings import (
     GROUP_SETTINGS,
     GROUPS_MAX,
@@ -36,12 +41,12 @@ from penstock.cluster.records import (
     GroupConfigStored,
     TopicStored,
 )
-from penstock.cluster.settings import ConfigType
+from penstock.cluster.settings import ConfigType, invalid
 from penstock.cluster.state import ClusterState
 from penstock.cluster.topic import Topic
 from penstock.cluster.topic_names import check_topic_name
 from penstock.model.errors import Reason, Refused
-from penstock.model.ids import BrokerId
+from penstock.model.ids import BrokerId, TopicName
 
 # The name that stands for all brokers.
 ALL_BROKERS = ""
@@ -190,10 +195,25 @@ def _group_changed(
     checked = check_group_configs(resource.name, configs, rules.broker_settings)
     if checked == state.group_configs.get(resource.name, {}):
         return []
+    _check_letters_topic(state, resource, checked, rules)
     if resource.name not in state.group_configs and len(state.group_configs) >= GROUPS_MAX:
         detail = f"There are {GROUPS_MAX} groups with settings of their own already."
         raise Refused(Reason.POLICY_VIOLATION, detail)
     return [GroupConfigStored(group=resource.name, configs=checked)]
+
+
+def _check_letters_topic(
+    state: ClusterState, resource: GroupResource, checked: Mapping[str, str], rules: ConfigRules
+) -> None:
+    """Only when it changes: other settings of the group must not depend on it."""
+    name = checked.get(TOPIC_NAME, "")
+    if not name or name == state.group_configs.get(resource.name, {}).get(TOPIC_NAME):
+        return
+    topic = state.topic(TopicName(name))
+    prefix = effective_broker_setting(TOPIC_NAME_PREFIX, rules.broker_settings)
+    fault = fault_of_letters_topic(name, prefix, None if topic is None else topic.configs)
+    if fault is not None:
+        raise Refused(Reason.INVALID_CONFIG, invalid(TOPIC_NAME, name, fault))
 
 
 # Edits

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from penstock.cluster.broker_settings import BROKER_SETTINGS
+from penstock.cluster.dead_letter_settings import DEAD_LETTER_GROUP_SETTINGS
 from penstock.cluster.settings import (
     BadValue,
     ConfigType,
@@ -60,6 +61,7 @@ GROUP_SETTINGS = table(
     _of_members(SHARE_SESSION_TIMEOUT_MS, 45_000, 1, _SILENCE),
     _of_members(SHARE_HEARTBEAT_INTERVAL_MS, 5_000, 1, _HEARTBEATS),
     *SHARE_GROUP_SETTINGS,
+    *DEAD_LETTER_GROUP_SETTINGS,
 )
 # Several heartbeats have to fit into a session.
 _SESSIONS: Final = (

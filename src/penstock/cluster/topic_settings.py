@@ -4,6 +4,7 @@ Settings without effect on this broker are accepted and kept, since tools that s
 read them back; their documentation says so.
 """
 
+from penstock.cluster.dead_letter_settings import DEAD_LETTER_TOPIC_SETTING
 from penstock.cluster.settings import (
     LONG_MAX,
     Check,
@@ -348,4 +349,12 @@ _REMOTE = (
     ),
 )
 
-TOPIC_SETTINGS = table(*_RETENTION, *_SEGMENTS, *_FLUSHING, *_MESSAGES, *_REPLICATION, *_REMOTE)
+TOPIC_SETTINGS = table(
+    *_RETENTION,
+    *_SEGMENTS,
+    *_FLUSHING,
+    *_MESSAGES,
+    *_REPLICATION,
+    *_REMOTE,
+    DEAD_LETTER_TOPIC_SETTING,
+)

@@ -18,8 +18,10 @@ from penstock.queues.layout import (
     Reader,
     pack_changes,
     pack_key,
+    pack_letters,
     pack_list,
     pack_text,
+    read_letters,
 )
 from penstock.queues.records import QueueStored, pack_record, read_stored
 from penstock.records.errors import CorruptBatch
@@ -33,6 +35,7 @@ READ: Final = "queues.read"
 ENDS: Final = "queues.ends"
 REOPEN: Final = "queues.reopen"
 RELEASE: Final = "queues.release"
+WAKE: Final = "queues.wake"
 
 Starts = Mapping[QueueKey, int]
 Outcomes = Mapping[QueueKey, Refused | None]
@@ -146,7 +149,8 @@ def read_read(reader: Reader) -> tuple[GroupId, list[QueueKey] | None]:
 def encode_summaries(summaries: Iterable[QueueSummary]) -> bytes:
     def pack(each: QueueSummary) -> bytes:
         numbers = (each.term, each.state_epoch, each.start, each.done_count, each.leased_count)
-        return pack_key(each.key) + b"".join(map(INT64.pack, numbers))
+        whole = b"".join(map(INT64.pack, (*numbers, each.dying_count)))
+        return pack_key(each.key) + whole + pack_letters(each.letters)
 
     return pack_list(map(pack, summaries))
 
@@ -160,6 +164,8 @@ def read_summaries(reader: Reader) -> list[QueueSummary]:
             start=reader.int64(),
             done_count=reader.int64(),
             leased_count=reader.int64(),
+            dying_count=reader.int64(),
+            letters=read_letters(reader),
         )
         for _ in range(reader.count())
     ]

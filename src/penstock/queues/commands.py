@@ -9,12 +9,14 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from penstock.model.ids import MemberId
+from penstock.queues.letters import Death as Death
+from penstock.queues.letters import LetterState
 
 LEASE_MS = 30_000
 DELIVERY_ATTEMPTS_MAX = 5
 LEASED_MAX = 2_000
-# Records that are done while an earlier one is not, or that are delivered later. Each may be a
-# range of its own in memory.
+# Records that are done while an earlier one is not, that are delivered later, or that wait for a
+# dead-letter topic. Each may be a range of its own in memory.
 WAITING_MAX = 1_000_000
 
 
@@ -31,14 +33,6 @@ class RecordState(IntEnum):
     DEAD = 4
     # Is delivered at a later time. Kafka does not have it.
     DELAYED = 5
-
-
-class Death(IntEnum):
-    """Why a record was given up. The numbers are stored."""
-
-    NONE = 0
-    REJECTED = 1
-    TRIED_TOO_OFTEN = 2
 
 
 class Range(NamedTuple):
@@ -64,10 +58,13 @@ class Range(NamedTuple):
 class Change:
     """The whole difference that a decision makes: what is stored, and what `apply` takes."""
 
-    # The first offset that is not done with from now on. Everything below it is gone.
+    # The first offset that is not done with from now on. Of everything below it, only dying records
+    # are known.
     start: int
     # In the order of their offsets; none overlaps another.
     ranges: tuple[Range, ...] = ()
+    # What is true of dead letters from now on, if that changes.
+    letters: LetterState | None = None
 
 
 class AckType(IntEnum):

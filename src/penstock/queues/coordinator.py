@@ -16,6 +16,7 @@ from typing import TypeVar
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import GroupId, Offset, TopicId
 from penstock.model.limits import MIB
+from penstock.queues.commands import Change
 from penstock.queues.decisions import (
     Open,
     QueueSummary,
@@ -144,6 +145,10 @@ class ShareCoordinator:
 
         return await self._confirmed(self._host.read(look))
 
+    def with_letters(self, count_max: int) -> list[QueueKey]:
+        """Queues of which dead letters are on their way, whether or not they are led now."""
+        return self._host.state.with_letters(count_max) if self.is_active else []
+
     async def remove_topics(self, is_gone: Callable[[TopicId], bool]) -> None:
         """Forgets the queues of topics that are gone, leases or not."""
         if not self.is_active:
@@ -271,12 +276,18 @@ def _heard(stored: asyncio.Future[None]) -> None:
 
 def _size(record: QueueRecord) -> int:
     """About what it takes in the log."""
+    changes: Sequence[Change] = ()
     if isinstance(record, QueueStored):
-        return _RECORD_BYTES + _RANGE_BYTES * len(record.whole.ranges)
-    if isinstance(record, QueueChanged):
-        ranges = sum(len(change.ranges) for change in record.changes)
-        return _RECORD_BYTES + _RANGE_BYTES * ranges
-    return _RECORD_BYTES
+        changes = (record.whole,)
+    elif isinstance(record, QueueChanged):
+        changes = record.changes
+    return _RECORD_BYTES + _RANGE_BYTES * sum(map(_range_count, changes))
+
+
+def _range_count(change: Change) -> int:
+    """A letter takes less than a range."""
+    plan = None if change.letters is None else change.letters.plan
+    return len(change.ranges) + (0 if plan is None else len(plan.letters))
 
 
 def _as_coordinator(refused: Refused) -> Refused:

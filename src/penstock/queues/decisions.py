@@ -6,11 +6,12 @@ after the change before it. All others are refused, however late or doubled they
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from penstock.model.errors import Reason, Refused
 from penstock.queues.commands import Change
 from penstock.queues.layout import QueueKey
+from penstock.queues.letters import LetterState
 from penstock.queues.records import (
     UNRESOLVED,
     QueueChanged,
@@ -59,6 +60,8 @@ class QueueSummary:
     # Behind the start.
     done_count: int
     leased_count: int
+    dying_count: int = 0
+    letters: LetterState = field(default_factory=LetterState)
 
 
 def decide_open(state: QueuesState, command: Open) -> tuple[list[QueueRecord], QueueStored]:
@@ -108,6 +111,8 @@ def decide_alter(
     outcomes: dict[QueueKey, Refused | None] = {}
     for key, start in starts.items():
         queue, whole = state.get(key), Change(start=start)
+        if queue is not None and queue.machine is not None:
+            whole = queue.machine.moved(start)
         outcomes[key] = refused = _busy(queue)
         if refused is None:
             before = QueueStored(key=key, whole=whole) if queue is None else queue.stored()
@@ -143,6 +148,9 @@ def _summary(queue: Queue) -> QueueSummary:
         start=queue.start,
         done_count=0 if machine is None else machine.done_count,
         leased_count=0 if machine is None else machine.leased_count,
+        dying_count=0 if machine is None else machine.dying_count,
+        # What is planned is for the leader alone.
+        letters=LetterState() if machine is None else replace(machine.letters, plan=None),
     )
 
 
@@ -159,10 +167,25 @@ def _check_write(queue: Queue, command: Write) -> None:
     if found != given:
         names = "term, opening, state epoch and version"
         raise _fenced(f"a change of {queue.key} has {names} {given} where {found} are next")
-    starts = [queue.start, *(change.start for change in command.changes)]
-    if not command.changes or (not command.is_whole and starts != sorted(starts)):
-        detail = f"a change of {queue.key} would move its start back"
-        raise Refused(Reason.INVALID_REQUEST, detail)
+    start = queue.start
+    for change in command.changes:
+        if not command.is_whole and not _fills(change, start):
+            detail = f"a change of {queue.key} would move its start back"
+            raise Refused(Reason.INVALID_REQUEST, detail)
+        start = change.start
+    if not command.changes:
+        raise Refused(Reason.INVALID_REQUEST, f"a change of {queue.key} says nothing")
+
+
+def _fills(change: Change, end: int) -> bool:
+    """Whether it says something of every offset from its start up to the one before."""
+    at = change.start
+    for each in change.ranges:
+        if at >= end:
+            break
+        if each.first <= at <= each.last:
+            at = each.last + 1
+    return at >= end
 
 
 def _fenced(detail: str) -> Refused:

@@ -6,11 +6,12 @@ without a step per field.
 
 from collections.abc import Iterable, Sequence
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from penstock.model.ids import GroupId, MemberId, TopicId
 from penstock.queues.commands import Change, Death, Range, RecordState
+from penstock.queues.letters import Copies, Letter, LetterState, Plan, Redriven, Sender
 from penstock.records.errors import CorruptBatch
 
 INT8: Final = Struct(">b")
@@ -21,6 +22,13 @@ INT64: Final = Struct(">q")
 # due, why it dies, how often it was brought back.
 _RANGE: Final = Struct(">qqBIIiqBH")
 _CHANGE_HEAD: Final = Struct(">qii")
+# Offset, attempts, why it died, how often it was brought back.
+_LETTER: Final = Struct(">qIBH")
+# Topic, partition, producer id, epoch, sequence.
+_SENDER: Final = Struct(">16siqhi")
+# Topic, partition, offset.
+_REDRIVEN: Final = Struct(">16siq")
+_COUNTS: Final = Struct(">qq")
 _NO_MEMBER: Final = -1
 _STATES: Final = {int(state): state for state in RecordState}
 _DEATHS: Final = {int(death): death for death in Death}
@@ -74,7 +82,8 @@ def pack_change(change: Change) -> bytes:
         ) in change.ranges
     ]
     head = _CHANGE_HEAD.pack(change.start, len(members), len(ranges))
-    return b"".join((head, *map(pack_text, members), *ranges))
+    letters = b"\0" if change.letters is None else b"\1" + pack_letters(change.letters)
+    return b"".join((head, *map(pack_text, members), *ranges, letters))
 
 
 def pack_changes(changes: Sequence[Change]) -> bytes:
@@ -84,6 +93,26 @@ def pack_changes(changes: Sequence[Change]) -> bytes:
 def pack_list(items: Iterable[bytes]) -> bytes:
     parts = list(items)
     return INT32.pack(len(parts)) + b"".join(parts)
+
+
+def pack_letters(state: LetterState) -> bytes:
+    plan, copies = state.plan, state.copies
+    parts = [_COUNTS.pack(state.sent_count, state.redriven_count)]
+    parts += map(_pack_sender, (state.sender, state.copier))
+    parts.append(pack_list(_REDRIVEN.pack(each[0].bytes, *each[1:]) for each in state.redriven))
+    parts.append(pack_list(map(INT64.pack, state.copiers)))
+    parts.append(INT32.pack(0 if plan is None else plan.count))
+    if plan is not None:
+        parts.append(pack_list(_LETTER.pack(*each) for each in plan.letters))
+    parts.append(pack_list(map(INT64.pack, () if copies is None else copies.offsets)))
+    if copies is not None:
+        parts.append(copies.topic_id.bytes + INT32.pack(copies.partition))
+    return b"".join(parts)
+
+
+def _pack_sender(sender: Sender | None) -> bytes:
+    senders = () if sender is None else (sender,)
+    return pack_list(_SENDER.pack(each[0].bytes, *each[1:]) for each in senders)
 
 
 class Reader:
@@ -132,7 +161,9 @@ class Reader:
         data = self._take(self._checked(range_count, _RANGE.size) * _RANGE.size)
         ranges = tuple(_range(fields, members) for fields in _RANGE.iter_unpack(data))
         _check_order(ranges)
-        return Change(start=start, ranges=ranges)
+        return Change(
+            start=start, ranges=ranges, letters=read_letters(self) if self.int8() else None
+        )
 
     def changes(self) -> tuple[Change, ...]:
         return tuple(self.change() for _ in range(self.count()))
@@ -141,6 +172,9 @@ class Reader:
         left = len(self._data) - self._position
         if left:
             raise CorruptBatch(f"{left} bytes follow the end of what a queue stores")
+
+    def fields(self, layout: Struct) -> tuple[Any, ...]:
+        return layout.unpack(self._take(layout.size))
 
     def has_more(self) -> bool:
         return self._position < len(self._data)
@@ -161,6 +195,47 @@ class Reader:
         data = self._data[self._position : end]
         self._position = end
         return data
+
+
+def read_letters(reader: Reader) -> LetterState:
+    sent_count, redriven_count = reader.fields(_COUNTS)
+    senders, copiers = _read_senders(reader), _read_senders(reader)
+    redriven = tuple(
+        Redriven(TopicId(UUID(bytes=name)), *rest)
+        for name, *rest in (reader.fields(_REDRIVEN) for _ in range(reader.count()))
+    )
+    producer_ids = tuple(reader.int64() for _ in range(reader.count()))
+    return LetterState(
+        copiers=producer_ids,
+        sender=senders[0] if senders else None,
+        plan=_read_plan(reader),
+        sent_count=sent_count,
+        redriven_count=redriven_count,
+        redriven=redriven,
+        copier=copiers[0] if copiers else None,
+        copies=_read_copies(reader),
+    )
+
+
+def _read_senders(reader: Reader) -> list[Sender]:
+    found = [reader.fields(_SENDER) for _ in range(reader.count())]
+    return [Sender(TopicId(UUID(bytes=name)), *rest) for name, *rest in found]
+
+
+def _read_plan(reader: Reader) -> Plan | None:
+    count = reader.int32()
+    if not count:
+        return None
+    rows = [reader.fields(_LETTER) for _ in range(reader.count())]
+    if not 0 < count <= len(rows) or any(row[2] not in _DEATHS for row in rows):
+        raise CorruptBatch(f"a plan of {count} letters has {len(rows)}, or one without a reason")
+    letters = (Letter(offset, tried, _DEATHS[why], times) for offset, tried, why, times in rows)
+    return Plan(tuple(letters), count)
+
+
+def _read_copies(reader: Reader) -> Copies | None:
+    offsets = tuple(reader.int64() for _ in range(reader.count()))
+    return Copies(TopicId(reader.uuid()), reader.int32(), offsets) if offsets else None
 
 
 def _range(fields: tuple[int, ...], members: Sequence[MemberId]) -> Range:

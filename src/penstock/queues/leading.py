@@ -107,6 +107,7 @@ class LedQueue:
         resolve_start: Callable[[], Awaitable[int]],
         next_opening: Callable[[], int],
         on_closed: "Callable[[LedQueue], None]",
+        on_dying: "Callable[[LedQueue], None]" = lambda _: None,
     ) -> None:
         self.key = key
         self.log = log
@@ -118,6 +119,7 @@ class LedQueue:
         self._resolve_start = resolve_start
         self._next_opening = next_opening
         self._on_closed = on_closed
+        self._on_dying = on_dying
         self._machine: ShareMachine | None = None
         self._opening = 0
         self._state_epoch = 0
@@ -149,7 +151,8 @@ class LedQueue:
     def is_idle(self) -> bool:
         """Whether nothing is lost if it is closed: nobody waits, and nothing is leased."""
         is_quiet = not (self._waiters or self._pending or self._under_way or self._tasks)
-        return is_quiet and (self._machine is None or not self._machine.leased_count)
+        machine = self._machine
+        return is_quiet and (machine is None or not (machine.leased_count or machine.has_letters))
 
     def open(self) -> Commit:
         """Settled once the queue may be used, or with the reason why it can't be."""
@@ -224,6 +227,7 @@ class LedQueue:
         self._deadlines.clear()
         self._lease_again(list(machine.leases()))
         self._follow_log_start()
+        self._tell_dying()
 
     async def _take_over(self, stored: QueueStored) -> ShareMachine:
         """The queue as it is stored, or as it follows from the log: that is stored first."""
@@ -237,7 +241,7 @@ class LedQueue:
             logger.error(text, self.key, _end(whole), end)
             whole = _cut(whole, end)
             await self._write((whole,), is_whole=True)
-        return ShareMachine(start=whole.start, ranges=whole.ranges)
+        return ShareMachine(start=whole.start, ranges=whole.ranges, letters=whole.letters)
 
     def _lease_again(self, leases: Sequence[Range]) -> None:
         now = self._clock.monotonic()
@@ -371,6 +375,25 @@ class LedQueue:
             self._deadlines.drop_stale(machine.leases(), machine.leased_count)
         self._tell_news()
 
+    @property
+    def machine(self) -> ShareMachine:
+        """To look at. Raises Refused if the queue is not open."""
+        return self._open_machine()
+
+    def decide(self, decision: Callable[[ShareMachine], Change]) -> Commit:
+        """For what is not of polls: the change is stored like any other."""
+        commit = self._submit(decision(self._open_machine()))
+        self._tell_news()
+        return commit
+
+    def stored(self) -> Commit:
+        """Settled once all that was decided so far is stored."""
+        return self._last_commit()
+
+    def _tell_dying(self) -> None:
+        if self._machine is not None and self._machine.has_letters:
+            self._on_dying(self)
+
     def _set_alarm(self) -> None:
         at = self._deadlines.next_at()
         if at is None:
@@ -393,6 +416,7 @@ class LedQueue:
             return self._last_commit()
         machine.apply(change)
         self._pending.append(change)
+        self._tell_dying()
         commit = self._next_commit
         if self._under_way is None:
             self._under_way = Commit()
@@ -504,7 +528,11 @@ def _end(whole: Change) -> int:
 def _cut(whole: Change, end: int) -> Change:
     kept = (item._replace(last=min(item.last, end - 1)) for item in whole.ranges)
     ranges = tuple(item for item in kept if item.first <= item.last)
-    return Change(start=min(whole.start, end), ranges=ranges)
+    letters = whole.letters
+    if letters is not None and letters.plan is not None:
+        # Other records may come to have these offsets.
+        letters = letters.dropped(keeps_sender=False)
+    return Change(start=min(whole.start, end), ranges=ranges, letters=letters)
 
 
 def _as_leader(refused: Refused) -> Refused:

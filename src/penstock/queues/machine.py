@@ -16,8 +16,9 @@ Kafka 4.3.1's share partition is the model. What is different, and why:
   was delivered together.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby, pairwise
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, groupby, pairwise
 from operator import attrgetter
 from typing import TypeAlias
 
@@ -33,13 +34,16 @@ from penstock.queues.commands import (
     ShareSettings,
 )
 from penstock.queues.delivery import Delivery, has_space
-from penstock.queues.ranges import DONE, RangeMap, cut, joined
+from penstock.queues.letters import LetterState
+from penstock.queues.ranges import PASSED, RangeMap, cut, joined
 from penstock.queues.transitions import EVENTS, Event, after
 
 _ACK_TYPES = frozenset(AckType)
 # From the number of attempts to the time of the next one by the wall clock, or 0 for now.
 DueAfter: TypeAlias = Callable[[int], int]
 _first = attrgetter("first")
+_DYING = RecordState.DYING
+_NO_LETTERS = LetterState()
 
 
 def at_once(_attempts: int) -> int:
@@ -49,7 +53,10 @@ def at_once(_attempts: int) -> int:
 class ShareMachine:
     """Decides, and changes only by `apply`. Every offset from `start` up to `end` has a state."""
 
-    def __init__(self, *, start: int, ranges: Iterable[Range] = ()) -> None:
+    def __init__(
+        self, *, start: int, ranges: Iterable[Range] = (), letters: LetterState | None = None
+    ) -> None:
+        self.letters = letters or _NO_LETTERS
         self._ranges = RangeMap(start)
         for each in ranges:
             self._ranges.put(each)
@@ -90,6 +97,11 @@ class ShareMachine:
     def dying_count(self) -> int:
         return self._ranges.dying_count
 
+    @property
+    def has_letters(self) -> bool:
+        """Whether something has to be sent to a dead-letter topic, or come back from it."""
+        return self.dying_count > 0 or self.letters.is_busy
+
     def first_available(self) -> int:
         """Where to read next: the first record that came back, or `end`."""
         first = self._ranges.first_available()
@@ -111,17 +123,31 @@ class ShareMachine:
             yield from self._ranges.leases_of(member_id)
 
     def ranges(self) -> Iterator[Range]:
-        """The whole state together with `start`: another machine can begin with it."""
+        """With `start` and `letters` the whole state: another machine can begin with it."""
         return iter(self._ranges)
 
+    def whole(self) -> Change:
+        """All that there is, as one change."""
+        letters = None if self.letters == _NO_LETTERS else self.letters
+        return Change(start=self.start, ranges=tuple(self.ranges()), letters=letters)
+
+    def moved(self, start: int) -> Change:
+        """All that is left if an operator moves the start: what is beyond it is delivered (again).
+        Letters of what lies below it are still to be sent."""
+        dying = (cut(each, each.first, start - 1) for each in self.dying() if each.first < start)
+        return replace(self.whole(), start=start, ranges=tuple(dying))
+
     def is_news(self, change: Change) -> bool:
-        return bool(change.ranges) or change.start != self.start
+        is_moved = bool(change.ranges) or change.start != self.start
+        return is_moved or change.letters is not None
 
     def apply(self, change: Change) -> None:
         """The only mutator. What `change` says of offsets replaces what was known of them."""
         self._ranges.move_start(change.start)
         for each in change.ranges:
             self._ranges.put(each)
+        if change.letters is not None:
+            self.letters = change.letters
 
     def decide_acquire(
         self,
@@ -255,12 +281,53 @@ class ShareMachine:
         """What has to reach the dead-letter topic, in the order of its offsets."""
         return self._ranges.dying()
 
-    def decide_buried(self, offsets: Iterable[int], settings: ShareSettings) -> Change:
+    def decide_buried(
+        self,
+        offsets: Iterable[int],
+        settings: ShareSettings,
+        letters: LetterState | None = None,
+    ) -> Change:
         """The dead-letter topic has them. What is not dying any more is left alone."""
-        found = (each for at in offsets for each in self._ranges.between(max(at, self.start), at))
-        return self._change(
-            [after(each, Event.BURY, settings) for each in found if each.state is RecordState.DYING]
+        found = (
+            each
+            for at in offsets
+            for each in chain(self._ranges.left_between(at, at), self._ranges.between(at, at))
         )
+        dead = [after(each, Event.BURY, settings) for each in found if each.state is _DYING]
+        return replace(self._change(dead), letters=letters)
+
+    def is_dying(self, offset: int) -> bool:
+        if offset < self.start:
+            return any(True for _ in self._ranges.left_between(offset, offset))
+        found = self._ranges.at(offset)
+        return found is not None and found.state is _DYING
+
+    def decide_reopened(
+        self, redrives: Mapping[int, int], settings: ShareSettings, letters: LetterState
+    ) -> tuple[Change, int]:
+        """Brings records back from the dead, each with how often that happened to it before. The
+        second value says how many: one that is alive, or was acked, is left alone.
+
+        Nothing is known of what lies below the start. Who asks knows that these are dead, and
+        everything else there stays done with.
+        """
+        offsets = sorted(at for at in redrives if at < self.end and self._may_reopen(at))
+        start = min([self.start, *offsets[:1]])
+        changed: list[Range] = []
+        for first, last in _between(start, offsets, self.start):
+            below = Range(first, last, RecordState.DEAD, 0)
+            changed += _without(below, list(self._ranges.left_between(first, last)))
+        for offset in offsets:
+            dead = Range(offset, offset, RecordState.DEAD, 0, redrives=redrives[offset])
+            changed.append(after(dead, Event.REOPEN, settings))
+        ranges = joined(sorted(changed, key=_first))
+        return Change(start=start, ranges=ranges, letters=letters), len(offsets)
+
+    def _may_reopen(self, offset: int) -> bool:
+        if offset < self.start:
+            return not self.is_dying(offset)
+        found = self._ranges.at(offset)
+        return found is not None and found.state is RecordState.DEAD
 
     def decide_log_start(self, log_start: int) -> Change:
         """Retention or DeleteRecords removed everything below `log_start`."""
@@ -275,7 +342,7 @@ class ShareMachine:
         done = (
             each.last - each.first + 1
             for each in self._ranges.between(self.start, log_start - 1)
-            if each.state in DONE
+            if each.state in PASSED
         )
         return log_start - self.start - sum(done)
 
@@ -283,14 +350,21 @@ class ShareMachine:
         """The difference, with the start moved as far as it gets by that."""
         ranges = joined(sorted(changed, key=_first))
         start = self._start_after(ranges)
-        kept = (cut(each, start, each.last) for each in ranges if each.last >= start)
+        # What is done goes with the start; what is dying stays, and so must be said.
+        kept = (
+            each if each.state is _DYING or each.last < self.start else cut(each, start, each.last)
+            for each in ranges
+            if each.last >= start or each.state is _DYING or each.last < self.start
+        )
         return Change(start=start, ranges=tuple(kept))
 
     def _start_after(self, changed: Sequence[Range]) -> int:
         start = self.start
         for each in changed:
+            if each.last < start:
+                continue
             start = self._behind_done(start, each.first)
-            if start < each.first or each.state not in DONE:
+            if start < each.first or each.state not in PASSED:
                 return start
             start = each.last + 1
         return self._behind_done(start, max(start, self.end))
@@ -299,7 +373,7 @@ class ShareMachine:
         """The first offset from here on that is not done, at most `end`."""
         while offset < end:
             each = self._ranges.at(offset)
-            if each is None or each.state not in DONE:
+            if each is None or each.state not in PASSED:
                 break
             offset = min(end, each.last + 1)
         return offset
@@ -308,10 +382,35 @@ class ShareMachine:
         """Raises AssertionError if what belongs together does not agree."""
         self._ranges.validate()
         first = self._ranges.at(self.start)
-        assert first is None or first.state not in DONE, f"the start is before {first}"
+        assert first is None or first.state not in PASSED, f"the start is before {first}"
         for each in self.leases():
             assert each.attempts > 0, f"{each} was never delivered"
             assert each.lease_ms > 0, f"{each} has no end"
+
+
+def _between(start: int, offsets: Sequence[int], end: int) -> Iterator[tuple[int, int]]:
+    """The runs from `start` up to `end` without these offsets."""
+    at = start
+    for offset in offsets:
+        if offset >= end:
+            break
+        if at < offset:
+            yield at, offset - 1
+        at = offset + 1
+    if at < end:
+        yield at, end - 1
+
+
+def _without(whole: Range, others: Sequence[Range]) -> Iterator[Range]:
+    """The range with these in their places."""
+    at = whole.first
+    for other in others:
+        if at < other.first:
+            yield whole._replace(first=at, last=other.first - 1)
+        yield other
+        at = other.last + 1
+    if at <= whole.last:
+        yield whole._replace(first=at)
 
 
 def _ended(each: Range, event: Event, settings: ShareSettings, due_after: DueAfter) -> Range:

@@ -6,6 +6,7 @@ there are: a consumer that acks every second record of a long backlog leaves a r
 
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import chain
 
 from sortedcontainers import SortedDict, SortedSet
 
@@ -17,6 +18,8 @@ _LEASED = RecordState.LEASED
 _DELAYED = RecordState.DELAYED
 _DYING = RecordState.DYING
 DONE = frozenset((RecordState.ACKED, RecordState.DEAD))
+# What the start moves on behind: nobody gets a dying record any more.
+PASSED = DONE | {_DYING}
 
 
 # What a map keeps of its ranges, and `validate` counts again.
@@ -34,11 +37,14 @@ _KEPT = (
 
 
 class RangeMap:
-    """Every offset from `start` up to `end` is in one range. Equal neighbours are one range."""
+    """Every offset from `start` up to `end` is in one range. Equal neighbours are one range. Below
+    the start, only dying records are known."""
 
     def __init__(self, start: int) -> None:
         self.start = start
         self._by_first: SortedDict[int, Range] = SortedDict()
+        # Dying records below the start.
+        self._left: SortedDict[int, Range] = SortedDict()
         # The first offsets of ranges by what is asked for: the next to deliver, a member's, those
         # on their way to the dead-letter topic, and those that are due next, with their times.
         self._available: SortedSet[int] = SortedSet()
@@ -48,7 +54,7 @@ class RangeMap:
         self.leased_count = 0
         self.delayed_count = 0
         self.dying_count = 0
-        # Offsets that are done, and those of them at which there was a record to deliver.
+        # Offsets that nobody gets any more, and those of them that are done and had a record.
         self.done_count = 0
         self.waiting_count = 0
 
@@ -56,7 +62,7 @@ class RangeMap:
         return len(self._by_first)
 
     def __iter__(self) -> Iterator[Range]:
-        return iter(self._by_first.values())
+        return chain(self._left.values(), self._by_first.values())
 
     @property
     def end(self) -> int:
@@ -64,6 +70,11 @@ class RangeMap:
 
     def put(self, new: Range) -> None:
         """Says what is known of these offsets from now on."""
+        if new.first < self.start:
+            self._put_left(cut(new, new.first, self.start - 1))
+            if new.last < self.start:
+                return
+            new = cut(new, self.start, new.last)
         if new.first > self.end:
             raise AssertionError(f"{new} leaves a hole behind {self.end - 1}")
         first, last = new.first, new.last
@@ -86,16 +97,50 @@ class RangeMap:
         return rest.first if rest.first < new.first else rest.last
 
     def move_start(self, start: int) -> None:
-        """Forgets what lies below `start`. A start that is lower than before opens a hole, which
-        the caller fills."""
+        """Forgets what lies below `start`, but for dying records. A start that is lower than before
+        opens a hole, which the caller fills."""
+        if start < self.start:
+            self._put_left(Range(start, self.start - 1, RecordState.DEAD, 0))
         self.start = start
         while self._by_first:
             lowest = self._by_first.peekitem(0)[1]
             if lowest.first >= start:
                 return
             self._remove(lowest)
+            if lowest.state is _DYING:
+                self._put_left(cut(lowest, lowest.first, start - 1))
             if lowest.last >= start:
                 self._add(lowest._replace(first=start))
+
+    def _put_left(self, new: Range) -> None:
+        """What is known of offsets below the start: that they are dying, or nothing."""
+        for old in list(self.left_between(new.first - 1, new.last + 1)):
+            whole = self._left.pop(self._left_floor(old.first))
+            self.dying_count -= whole.last - whole.first + 1
+            if _is_alike(whole, new):
+                new = new._replace(
+                    first=min(new.first, whole.first), last=max(new.last, whole.last)
+                )
+                continue
+            before, behind = whole._replace(last=new.first - 1), whole._replace(first=new.last + 1)
+            self._add_left(cut(before, whole.first, whole.last))
+            self._add_left(cut(behind, whole.first, whole.last))
+        if new.state is _DYING:
+            self._add_left(new)
+
+    def _add_left(self, new: Range) -> None:
+        if new.first <= new.last:
+            self._left[new.first] = new
+            self.dying_count += new.last - new.first + 1
+
+    def _left_floor(self, offset: int) -> int:
+        found = next(self._left.irange(maximum=offset, reverse=True), None)
+        return offset if found is None or self._left[found].last < offset else found
+
+    def left_between(self, first: int, last: int) -> Iterator[Range]:
+        """The dying records below the start among these offsets."""
+        for key in self._left.irange(self._left_floor(first), last):
+            yield cut(self._left[key], first, last)
 
     def at(self, offset: int) -> Range | None:
         # Not by position: the first to ask for one after a change pays for an index of all.
@@ -134,7 +179,7 @@ class RangeMap:
             yield self._by_first[first]
 
     def dying(self) -> Iterator[Range]:
-        return (self._by_first[first] for first in self._dying)
+        return chain(self._left.values(), (self._by_first[first] for first in self._dying))
 
     def leases_of(self, member_id: MemberId) -> list[Range]:
         return [self._by_first[first] for first in sorted(self._by_member.get(member_id, ()))]
@@ -182,17 +227,22 @@ class RangeMap:
             self.leased_count += count
         elif each.state is _DELAYED:
             self.delayed_count += count
-        elif each.state is _DYING:
-            self.dying_count += count
-        elif each.state in DONE:
+        elif each.state in PASSED:
+            self.dying_count += count if each.state is _DYING else 0
             self.done_count += count
-            self.waiting_count += count if each.attempts else 0
+            self.waiting_count += count if each.attempts and each.state is not _DYING else 0
 
     def validate(self) -> None:
         """Raises AssertionError if ranges leave holes, are split for nothing, or are miscounted."""
         copy = RangeMap(self.start)
+        end = 0
+        for each in self._left.values():
+            assert end <= each.first <= each.last < self.start, f"{each} is not below the start"
+            assert each.state is _DYING, f"{each} is done with"
+            copy._add_left(each)
+            end = each.last + 1
         before: Range | None = None
-        for each in self:
+        for each in self._by_first.values():
             assert each.first <= each.last, f"{each} has no offset"
             expected = self.start if before is None else before.last + 1
             assert each.first == expected, f"{each} should begin at {expected}"

@@ -5,12 +5,13 @@ records it gets those alone, in a batch that was built again.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final, NamedTuple
 
 from penstock.model.file_ranges import FileRange
 from penstock.model.limits import KIB
 from penstock.queues.commands import AcquiredRange
+from penstock.queues.letters import COPIERS_FROM
 from penstock.records.batch import HEADER_SIZE, CorruptBatch, keep_records, parse_header
 
 # Read at a time to find the headers of batches; most often that is one header, or many.
@@ -29,12 +30,15 @@ class LogBatch(NamedTuple):
     position: int
     size: int
     record_count: int
-    # Whether it holds records for consumers: none of control, and not only a gap.
+    # Whether it holds records for consumers of the queue: none of control, and not only a gap.
     is_data: bool
 
 
-def scan_batches(found: FileRange) -> list[LogBatch]:
-    """The batches of a range, by their headers. May wait for the disk if the range is cold."""
+def scan_batches(found: FileRange, own_copiers: Container[int] = ()) -> list[LogBatch]:
+    """The batches of a range, by their headers. May wait for the disk if the range is cold.
+
+    Copies that were made for other queues are not for this one, which has `own_copiers`.
+    """
     batches = []
     chunk, chunk_at, at = b"", 0, 0
     while at < len(found):
@@ -43,6 +47,8 @@ def scan_batches(found: FileRange) -> list[LogBatch]:
             chunk_at = at
         header = parse_header(chunk, at - chunk_at)
         is_data = not header.is_control and header.record_count > 0
+        if header.producer_id >= COPIERS_FROM:
+            is_data = is_data and header.producer_id in own_copiers
         batches.append(
             LogBatch(
                 header.base_offset,

@@ -8,6 +8,7 @@ elsewhere (`machine.py`); here is what became of it, for the leader that comes n
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 
 from penstock.model.ids import GroupId, TopicId
 from penstock.queues.commands import Change
@@ -43,7 +44,10 @@ class Queue:
         # None until its start is known.
         self.machine: ShareMachine | None = None
         if stored.whole.start != UNRESOLVED:
-            self.machine = ShareMachine(start=stored.whole.start, ranges=stored.whole.ranges)
+            whole = stored.whole
+            self.machine = ShareMachine(
+                start=whole.start, ranges=whole.ranges, letters=whole.letters
+            )
         # The queue as a whole, made when somebody asks for it and kept until it changes.
         self._stored: QueueStored | None = stored
 
@@ -54,6 +58,10 @@ class Queue:
     @property
     def has_leases(self) -> bool:
         return self.machine is not None and self.machine.leased_count > 0
+
+    @property
+    def has_letters(self) -> bool:
+        return self.machine is not None and self.machine.has_letters
 
     def open(self, record: QueueOpened) -> None:
         self.term, self.opening = record.term, record.opening
@@ -70,14 +78,15 @@ class Queue:
     def stored(self) -> QueueStored:
         """The queue as a whole."""
         if self._stored is None:
-            ranges = () if self.machine is None else tuple(self.machine.ranges())
+            machine = self.machine
+            whole = Change(start=UNRESOLVED) if machine is None else machine.whole()
             self._stored = QueueStored(
                 key=self.key,
                 term=self.term,
                 opening=self.opening,
                 state_epoch=self.state_epoch,
                 version=self.version,
-                whole=Change(start=self.start, ranges=ranges),
+                whole=whole,
             )
         return self._stored
 
@@ -88,8 +97,18 @@ class QueuesState:
     def __init__(self) -> None:
         self._queues: dict[QueueKey, Queue] = {}
         self._of_group: dict[GroupId, dict[QueueKey, None]] = {}
+        # Those with dead letters on their way.
+        self._with_letters: dict[QueueKey, None] = {}
 
     def apply(self, record: QueueRecord, /) -> None:
+        self._apply(record)
+        queue = self._queues.get(record.key)
+        if queue is not None and queue.has_letters:
+            self._with_letters[record.key] = None
+        else:
+            self._with_letters.pop(record.key, None)
+
+    def _apply(self, record: QueueRecord) -> None:
         key = record.key
         if isinstance(record, QueueStored):
             self._queues[key] = Queue(record)
@@ -125,6 +144,10 @@ class QueuesState:
     def of_group(self, group_id: GroupId) -> list[QueueKey]:
         return list(self._of_group.get(group_id, ()))
 
+    def with_letters(self, count_max: int) -> list[QueueKey]:
+        """Some of those that their leaders have something to send for."""
+        return list(islice(self._with_letters, count_max))
+
     def of_topics(self, is_meant: Callable[[TopicId], bool]) -> list[QueueKey]:
         return [key for key in self._queues if is_meant(key.topic_id)]
 
@@ -133,6 +156,8 @@ class QueuesState:
         grouped = [key for keys in self._of_group.values() for key in keys]
         assert sorted(grouped) == sorted(self._queues), "the groups do not have all queues"
         assert all(self._of_group.values()), "a group without queues is still there"
+        letters = {key for key, queue in self._queues.items() if queue.has_letters}
+        assert set(self._with_letters) == letters, "queues with letters are miscounted"
         for key, queue in self._queues.items():
             assert queue.key == key, f"{queue.key} is stored as {key}"
             assert min(queue.opening, queue.state_epoch, queue.version) >= 0, key

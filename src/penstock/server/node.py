@@ -382,6 +382,27 @@ class Node:
         leaderships = Leaderships(
             cluster=cluster, partitions=partitions, leaders=exchange.leaders, exchange=exchange
         )
+        selects_by_rack = cluster.broker_setting("replica.selector.class") == RACK_AWARE_SELECTOR
+        produce = Produce(partitions=partitions, clock=clock)
+        fetch = Fetch(
+            partitions=partitions,
+            limits=limits,
+            executor=self._disk,
+            selector=RackAwareSelector(cluster, exchange) if selects_by_rack else None,
+        )
+        offsets = Offsets(leaderships=leaderships)
+        forwarding = Forwarding(
+            own=cluster.broker_id,
+            topics=topics,
+            partitions=partitions,
+            leaderships=leaderships,
+            produce=produce,
+            fetch=fetch,
+            offsets=offsets,
+            peers=exchange,
+            clock=clock,
+        )
+        producers = Producers(leaderships=leaderships, cluster=cluster)
         queues = Queues(
             cluster=cluster,
             partitions=partitions,
@@ -398,6 +419,9 @@ class Node:
             clock=clock,
             limits=limits,
             executor=self._disk,
+            topics=topics,
+            publisher=forwarding,
+            identities=producers,
         )
         groups = Groups(
             cluster=cluster,
@@ -429,15 +453,6 @@ class Node:
         )
         reassignments.start()
         self._on_stop(reassignments.stop)
-        selects_by_rack = cluster.broker_setting("replica.selector.class") == RACK_AWARE_SELECTOR
-        produce = Produce(partitions=partitions, clock=clock)
-        fetch = Fetch(
-            partitions=partitions,
-            limits=limits,
-            executor=self._disk,
-            selector=RackAwareSelector(cluster, exchange) if selects_by_rack else None,
-        )
-        offsets = Offsets(leaderships=leaderships)
         return Services(
             partitions=partitions,
             leaderships=leaderships,
@@ -447,18 +462,8 @@ class Node:
             produce=produce,
             fetch=fetch,
             offsets=offsets,
-            forwarding=Forwarding(
-                own=cluster.broker_id,
-                topics=topics,
-                partitions=partitions,
-                leaderships=leaderships,
-                produce=produce,
-                fetch=fetch,
-                offsets=offsets,
-                peers=exchange,
-                clock=clock,
-            ),
-            producers=Producers(leaderships=leaderships, cluster=cluster),
+            forwarding=forwarding,
+            producers=producers,
             topics=topics,
             configs=Configs(cluster=cluster, derived=self._derived_settings(directory)),
             client_metrics=ClientMetrics(cluster=cluster, clock=clock),

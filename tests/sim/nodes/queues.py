@@ -59,7 +59,7 @@ TYPES = (
     *[AckType.ACCEPT] * 12,
     *[AckType.RELEASE] * 3,
     *[AckType.RENEW] * 3,
-    AckType.REJECT,
+    *[AckType.REJECT] * 3,
     AckType.GAP,
 )
 WAIT_MS = (0, 100, 500)
@@ -90,8 +90,10 @@ class Story:
     # When somebody was told that it is done with, and in which attempt.
     done_at: float | None = None
     done_attempt: int = 0
-    # Whether somebody asked for that at all.
+    # Whether somebody asked for that at all, and by which words.
     may_be_done: bool = False
+    may_be_rejected: bool = False
+    may_be_acked: bool = False
 
 
 class Ledger:
@@ -379,7 +381,10 @@ class QueueWorker:
             if kind != AckType.RENEW:
                 del self._held[partition, offset]
                 leases[offset].is_ended = True
-                self._ledger.stories[partition, offset].may_be_done |= kind in _FINAL
+                story = self._ledger.stories[partition, offset]
+                story.may_be_done |= kind in _FINAL
+                story.may_be_rejected |= kind is AckType.REJECT
+                story.may_be_acked |= kind in (AckType.ACCEPT, AckType.GAP)
         asked_at = self._world.now
         place = (self._ledger.keys[partition].topic_id, partition)
         outcomes = await queues.acknowledge(GROUP, self._member_id, {place: _batches(said)})

@@ -28,6 +28,7 @@ from tests.sim.machine.garbage import own_garbage_only
 from tests.sim.machine.process import Machine
 from tests.sim.machine.wire import Switch
 from tests.sim.machine.world import World
+from tests.sim.nodes import letters
 from tests.sim.nodes.admin import Administrator, only_looks, topics
 from tests.sim.nodes.committer import Committer
 from tests.sim.nodes.consumers import Team, TeamMember
@@ -97,6 +98,7 @@ class RunReport:
     redelivered: int
     acked: int
     refused_acks: int
+    dead_letters: int
     read: int
     read_from_followers: int
     fetched_in_sessions: int
@@ -125,6 +127,9 @@ class Run:
         # Of its own, so that it changes nothing else.
         self.throttles = Random(f"throttles of {seed}")
         self.is_throttled = self.throttles.random() < 0.3
+        self.letters = Random(f"letters of {seed}")
+        self.has_letters = False
+        self.dead_letters = 0
         self.moves = self.disks_replaced = self.bits_flipped = self.histories_given_up = 0
         # The one whose disk nobody can trust.
         self.damaged: SimulatedNode | None = None
@@ -309,8 +314,18 @@ class Run:
         require(self.world.run_until(making.done, 30.0), "no queue was made within 30 s")
         if start == 0:
             self.ledger.starts = dict.fromkeys(range(len(keys)), 0)
+        self._enable_letters()
         for number in range(self.queue_workers):
             self.workers.append(QueueWorker(self.world, self.nodes, self.ledger, number))
+
+    def _enable_letters(self) -> None:
+        """In most runs what is given up goes to a dead-letter topic."""
+        process = self.nodes[0].machine.process
+        assert process is not None
+        if self.letters.random() < 0.8:
+            enabling = process.spawn(letters.enable(self.nodes[0]))
+            require(self.world.run_until(enabling.done, 30.0), "no group was set within 30 s")
+            self.has_letters = enabling.result()
 
     def _add_producer(self, partition: DataPartition, number: int, batches: int) -> None:
         producer = Producer(partition, number, batches, repeats_keys=False, padding=0)
@@ -506,6 +521,8 @@ class Run:
             return f"of a group of the new protocol this is found: {self.team.found}"
         if self.committer.acknowledged and not self.committer.is_explained:
             return f"of the offsets without members this is found: {self.committer.found}"
+        if self.has_letters and (problem := letters.on_the_way(self.nodes)):
+            return problem
         return self.ledger.unfinished(ends) if self.workers else ""
 
     def _ends(self) -> dict[int, int]:
@@ -531,6 +548,18 @@ class Run:
         self._check_metadata()
         self.states.check(self.nodes)
         self.ledger.check_end(self._ends() if self.workers else {})
+        if self.has_letters:
+            self.dead_letters = letters.check_letters(
+                self.ledger, DATA, self._replicas_of(letters.DLQ), self._replicas_of(DATA)
+            )
+
+    def _replicas_of(self, topic: str) -> dict[int, Replica]:
+        """One of each partition: they are equal."""
+        return {
+            key.partition: replicas[0]
+            for key, replicas in self._groups()
+            if replicas[0].partition.topic == topic
+        }
 
     def _check_records(self) -> None:
         decoded = Decoded()
@@ -596,6 +625,7 @@ class Run:
             redelivered=self.ledger.redelivered,
             acked=self.ledger.acked,
             refused_acks=self.ledger.refused,
+            dead_letters=self.dead_letters,
             read=sum(reader.records for reader in self.readers),
             read_from_followers=sum(reader.from_followers for reader in self.readers),
             fetched_in_sessions=sum(reader.incremental for reader in self.readers),

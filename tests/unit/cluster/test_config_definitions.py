@@ -61,7 +61,9 @@ KAFKA_TOPIC_SETTINGS = [
 
 
 def test_every_topic_setting_of_kafka_and_ours_is_there() -> None:
-    assert set(TOPIC_SETTINGS) == {*KAFKA_TOPIC_SETTINGS, "penstock.flush.policy"}
+    # Of KIP-1191, which Kafka has from 4.4 on.
+    later = {"errors.deadletterqueue.group.enable"}
+    assert set(TOPIC_SETTINGS) == {*KAFKA_TOPIC_SETTINGS, *later, "penstock.flush.policy"}
 
 
 # The smallest value that its topics can use, for each setting in a larger unit than theirs.

@@ -39,6 +39,8 @@ class NaiveQueue:
         self.start = 0
         self.end = 0
         self.entries: dict[int, Entry] = {}
+        # Dying records below the start.
+        self.left: dict[int, Entry] = {}
         self.lost = 0
 
     def count(self, *states: RecordState) -> int:
@@ -60,7 +62,8 @@ class NaiveQueue:
         limit = self.settings.delivery_attempts_max
         throttle = max(2, (limit + 1) // 2)
         room = min(records_max, self.settings.leased_max - self.count(LEASED))
-        has_space = self._waiting() + self.count(DELAYED) < self.settings.waiting_max
+        waiting = self._waiting() + self.count(DELAYED, DYING) + len(self.left)
+        has_space = waiting < self.settings.waiting_max
         old_end = self.end
         known = [
             [offset for offset in range(first, last + 1) if self.start <= offset < old_end]
@@ -132,8 +135,13 @@ class NaiveQueue:
                 self.end = batch[-1] + 1
 
     def _lease(self, offset: int, member_id: MemberId) -> None:
-        attempts = self.entries[offset].attempts + 1
-        self.entries[offset] = Entry(LEASED, attempts, member_id, self.settings.lease_ms)
+        before = self.entries[offset]
+        self.entries[offset] = before._replace(
+            state=LEASED,
+            attempts=before.attempts + 1,
+            member_id=member_id,
+            lease_ms=self.settings.lease_ms,
+        )
 
     def _forget_missing(self, spans: Sequence[tuple[int, int]], read_from: int) -> None:
         if not spans:
@@ -185,26 +193,48 @@ class NaiveQueue:
             self.entries[offset] = Entry(ACKED, entry.attempts)
 
     def _give_back(self, offset: int, due_ms: int = 0) -> None:
-        attempts = self.entries[offset].attempts
+        entry = self.entries[offset]
+        attempts, times = entry.attempts, entry.redrives
         if attempts >= self.settings.delivery_attempts_max:
             self._give_up(offset, Death.TRIED_TOO_OFTEN)
         elif due_ms:
-            self.entries[offset] = Entry(DELAYED, attempts, due_ms=due_ms)
+            self.entries[offset] = Entry(DELAYED, attempts, due_ms=due_ms, redrives=times)
         else:
-            self.entries[offset] = Entry(AVAILABLE, attempts)
+            self.entries[offset] = Entry(AVAILABLE, attempts, redrives=times)
 
     def _give_up(self, offset: int, death: Death) -> None:
-        attempts = self.entries[offset].attempts
-        dying = Entry(DYING, attempts, death=death)
-        self.entries[offset] = dying if self.settings.has_dead_letters else Entry(DEAD, attempts)
+        entry = self.entries[offset]
+        dying = Entry(DYING, entry.attempts, death=death, redrives=entry.redrives)
+        dead = Entry(DEAD, entry.attempts)
+        self.entries[offset] = dying if self.settings.has_dead_letters else dead
 
     def pass_time(self, now_ms: int) -> None:
         for offset, entry in self.entries.items():
             if entry.state is DELAYED and entry.due_ms <= now_ms:
-                self.entries[offset] = Entry(AVAILABLE, entry.attempts)
+                self.entries[offset] = Entry(AVAILABLE, entry.attempts, redrives=entry.redrives)
+
+    def reopen(self, redrives: dict[int, int]) -> int:
+        """Below the start only what is known to be dead is named."""
+        back = [
+            offset
+            for offset in sorted(redrives)
+            if offset not in self.left and self._is_dead(offset)
+        ]
+        for offset in reversed(back):
+            for filled in range(offset, self.start):
+                self.entries[filled] = self.left.pop(filled, Entry(DEAD, 0))
+            self.start = min(self.start, offset)
+            self.entries[offset] = Entry(AVAILABLE, 0, redrives=redrives[offset] + 1)
+        return len(back)
+
+    def _is_dead(self, offset: int) -> bool:
+        if offset >= self.start:
+            return offset < self.end and self.entries[offset].state is DEAD
+        return True
 
     def bury(self, offsets: Iterable[int]) -> None:
         for offset in offsets:
+            self.left.pop(offset, None)
             entry = self.entries.get(offset)
             if entry is not None and entry.state is DYING:
                 self.entries[offset] = Entry(DEAD, entry.attempts)
@@ -227,14 +257,19 @@ class NaiveQueue:
 
     def move_log_start(self, log_start: int) -> None:
         for offset in range(self.start, log_start):
-            self.lost += self.entries.pop(offset, NEW).state not in (ACKED, DEAD)
+            entry = self.entries.pop(offset, NEW)
+            self.lost += entry.state not in (ACKED, DEAD, DYING)
+            if entry.state is DYING:
+                self.left[offset] = entry
         self.start = max(self.start, log_start)
         self.end = max(self.start, self.end)
         self._advance()
 
     def _advance(self) -> None:
-        while self.entries and self.entries[self.start].state in (ACKED, DEAD):
-            del self.entries[self.start]
+        while self.entries and self.entries[self.start].state in (ACKED, DEAD, DYING):
+            entry = self.entries.pop(self.start)
+            if entry.state is DYING:
+                self.left[self.start] = entry
             self.start += 1
 
     def _waiting(self) -> int:

@@ -4,10 +4,12 @@ from collections.abc import Callable
 from itertools import pairwise
 from random import Random
 from typing import Protocol, TypeVar
+from uuid import UUID
 
 from penstock.model.errors import Reason, Refused
-from penstock.model.ids import MemberId
+from penstock.model.ids import MemberId, TopicId
 from penstock.queues.commands import AckBatch, AcquiredRange, Change, Range, ShareSettings
+from penstock.queues.letters import Redriven
 from penstock.queues.machine import ShareMachine
 from tests.unit.queues.naive_queue import (
     ACKED,
@@ -20,6 +22,7 @@ from tests.unit.queues.naive_queue import (
 )
 
 MEMBERS = [MemberId(name) for name in ("ann", "bob", "cid")]
+DLQ = TopicId(UUID(int=9))
 STEPS = 60
 T = TypeVar("T")
 
@@ -50,6 +53,8 @@ class Simulation:
         self.store = ShareMachine(start=0)
         self.batches: list[tuple[int, int]] = []
         self.log_end = 0
+        # What was dead once and is not alive now.
+        self.dead: set[int] = set()
         # Every lease that was ever given: some are over by now.
         self.given: list[Range] = []
 
@@ -67,6 +72,7 @@ class Simulation:
             (2, self.expire),
             (2, self.pass_time),
             (2, self.bury),
+            (2, self.reopen),
             (1, self.release),
             (1, self.move_log_start),
             (1, self.compact),
@@ -185,6 +191,18 @@ class Simulation:
         self.apply(self.machine.decide_buried(offsets, self.settings))
         self.naive.bury(offsets)
 
+    def reopen(self) -> None:
+        """Of what is known to be dead, and of what is not below the start anything."""
+        start, end = self.naive.start, self.naive.end
+        some = {offset for offset in range(start, end + 2) if self.maybe(0.2)}
+        some |= {offset for offset in self.dead if offset < start and self.maybe(0.2)}
+        redrives = {offset: self.choices.randint(0, 3) for offset in some}
+        state = self.machine.letters.redriven_to(Redriven(DLQ, 0, len(some)), 0)
+        change, count = self.machine.decide_reopened(redrives, self.settings, state)
+        self.apply(change)
+        assert count == self.naive.reopen(redrives)
+        assert self.store.letters == state
+
     def move_log_start(self) -> None:
         log_start = self.naive.start + self.choices.randint(-2, 8)
         log_start = max(0, min(log_start, self.log_end))
@@ -202,37 +220,48 @@ class Simulation:
         self.machine = self.copy_of_store()
 
     def copy_of_store(self) -> ShareMachine:
-        copy = ShareMachine(start=self.store.start, ranges=self.store.ranges())
+        copy = ShareMachine(
+            start=self.store.start, ranges=self.store.ranges(), letters=self.store.letters
+        )
         self._make_due(copy)
         return copy
 
     def apply(self, change: Change) -> None:
         known = _entries(self.machine)
         for each in change.ranges:
-            assert each.first >= change.start, f"{each} is below the start"
-            for offset in range(each.first, each.last + 1):
+            is_letter = each.state in (DYING, DEAD)
+            assert each.first >= change.start or is_letter, f"{each} is below the start"
+            for offset in range(max(each.first, self.machine.start), each.last + 1):
                 is_news = known.get(offset) != Entry(*each[2:])
                 assert is_news, f"{each} says what was known of {offset}"
         is_news = self.machine.is_news(change)
         before = self.machine.start, list(self.machine.ranges())
         self.machine.apply(change)
         self.store.apply(change)
-        assert is_news == (before != (self.machine.start, list(self.machine.ranges())))
+        is_changed = before != (self.machine.start, list(self.machine.ranges()))
+        assert is_news == (is_changed or change.letters is not None)
+
+    def note_dead(self) -> None:
+        entries = {**self.naive.left, **self.naive.entries}
+        self.dead |= {offset for offset, each in entries.items() if each.state in (DYING, DEAD)}
+        self.dead -= {offset for offset, each in entries.items() if each.state not in (DYING, DEAD)}
 
     def check(self) -> None:
+        self.note_dead()
         self.store.validate()
         for machine in (self.machine, self.copy_of_store()):
             machine.validate()
-            assert _entries(machine) == self.naive.entries
+            assert _entries(machine) == {**self.naive.left, **self.naive.entries}
             for before, each in pairwise(machine.ranges()):
-                assert before[2:] != each[2:], f"{before} and {each} are alike"
+                is_apart = before.last + 1 < each.first <= machine.start
+                assert is_apart or before[2:] != each[2:], f"{before} and {each} are alike"
             assert (machine.start, machine.end) == (self.naive.start, self.naive.end)
         machine = self.machine
         assert machine.first_available() == self.naive.first_available()
         assert machine.leased_count == self.naive.count(LEASED)
-        assert machine.done_count == self.naive.count(ACKED, DEAD)
+        assert machine.done_count == self.naive.count(ACKED, DEAD, DYING)
         assert machine.delayed_count == self.naive.count(DELAYED)
-        assert machine.dying_count == self.naive.count(DYING)
+        assert machine.dying_count == self.naive.count(DYING) + len(self.naive.left)
         due = (each.due_ms for each in self.naive.entries.values() if each.due_ms)
         assert machine.next_due_ms() == min(due, default=None)
         leases = sum(each.last - each.first + 1 for each in machine.leases())
