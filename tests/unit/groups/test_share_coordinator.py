@@ -163,7 +163,7 @@ def test_queues_that_could_not_be_made_are_asked_for_with_the_next_heartbeat() -
         await until(lambda: rig.queues.made and not rig.is_at_work)
         rig.queues.refusal = None
         assert (await rig.share("a", joined.member_epoch)).assignment is None
-        await until(lambda: rig.group.queues.initialized)
+        await until(lambda: rig.group.queues.initialized and not rig.is_at_work)
         answer = await rig.share("a", joined.member_epoch)
         assert answer.assignment == {rig.topic: frozenset(range(4))}
 
@@ -223,7 +223,7 @@ def test_the_next_coordinator_goes_on_with_what_was_asked_for() -> None:
         await until(lambda: first.queues.made)
         rig = first.next()
         await rig.share("a", joined.member_epoch)
-        await until(lambda: rig.group.queues.initialized)
+        await until(lambda: rig.group.queues.initialized and not rig.is_at_work)
         answer = await rig.share("a", joined.member_epoch)
         assert answer.assignment == {rig.topic: frozenset(range(4))}
         await first.coordinator.close()
