@@ -27,6 +27,7 @@ from penstock.model.errors import Reason, Refused
 from penstock.model.file_ranges import FileRange
 from penstock.model.ids import BrokerId, GroupId, MemberId, Offset
 from penstock.raft.leader import Leader
+from penstock.records.batch import BatchHeader
 from penstock.records.record import Headers
 from penstock.replication import state_files
 from penstock.replication.commit import Commit
@@ -39,6 +40,8 @@ from penstock.replication.replica import Replica
 from penstock.storage import snapshot
 from penstock.storage.checksummed import _PREFIX
 from penstock.storage.file_system import FileSystem
+from penstock.storage.log import Log, LogRange
+from penstock.storage.segment import Segment
 from penstock.storage.snapshot import Snapshot
 from tests.sim.mutation import Mutations
 
@@ -260,6 +263,26 @@ def leader_commits_without_its_disk(self: Leader) -> int:
     """A consumer that comes back from a follower would be ahead of its leader."""
     index = self.replication.quorum_match_index()
     return index if index >= self.term_first_index else 0
+
+
+# Rot
+
+
+@mutation("old ranges are sent unchecked", (Log, "warm"))
+def sends_unchecked(self: Log, found: LogRange) -> None:
+    """No checksum covers where a batch lies in the log, so no consumer would notice."""
+
+
+@mutation("what an earlier process wrote needs no check", (Log, "is_hot"))
+def trusts_active_segment(self: Log, found: LogRange) -> bool:
+    """It may have rotted while no process ran."""
+    return found.segment is self._state.segments.active
+
+
+@mutation("whoever looks through a segment believes its offsets", (Segment, "_check"))
+def believes_offsets(self: Segment, _: int, header: BatchHeader, __: int) -> int:
+    """A copy of the segment, or an index of it, would make the bad offset a good one."""
+    return header.next_offset
 
 
 # Stops

@@ -21,6 +21,8 @@ from tests.sim.nodes.mutations import ALL
 from tests.sim.nodes.run import run_seed
 from tests.unit.broker import test_readers
 from tests.unit.groups import test_group_static_members
+from tests.unit.replication import test_replica
+from tests.unit.storage import test_misplaced_batches
 
 SEEDS_MAX = 150
 # Saves two minutes. A change of the code may move them, and then a warning says so.
@@ -32,8 +34,8 @@ KNOWN_SEEDS = {
     "a host's snapshot holds what is not committed": 13,
     "a hosted state answers before its records are committed": 51,
     "a leader commits what its own disk lacks": 161,
-    "a new leader tells too early where a term ended": 64,
     "a node refuses by its own copy, however old it is": 25,
+    "old ranges are sent unchecked": 2116,
     "whatever lies where a change was to go is taken for it": 29,
 }
 
@@ -69,10 +71,25 @@ DIRECTED: dict[str, Callable[[], None]] = {
     "a static member that comes back is a rebalance": (
         test_group_static_members.test_follower_comes_back_without_a_rebalance_once_that_is_stored
     ),
+    # Bits flip in few runs, and few of them in an offset that is copied before it is read.
+    "whoever looks through a segment believes its offsets": (
+        test_misplaced_batches.test_compaction_copies_nothing_that_is_not_in_its_place
+    ),
+    "what an earlier process wrote needs no check": (
+        test_misplaced_batches.test_what_an_earlier_process_wrote_is_checked_before_it_is_sent
+    ),
+    # Few readers ask a leader in the moment before its first commit.
+    "a new leader tells too early where a term ended": (
+        test_replica.test_a_leader_that_does_not_know_its_end_yet_ends_no_term_too_early
+    ),
     "a leader asks nobody whether it still leads": (
         test_cut_off_leaders.test_a_controller_that_was_cut_off_does_not_tell_what_was_true_before
     ),
 }
+
+
+# What a test notices: a broken promise, or no refusal where there should be one.
+_NOTICED = (AssertionError, pytest.fail.Exception)
 
 
 @pytest.mark.parametrize("mutation", ALL, ids=lambda mutation: mutation.name)
@@ -81,7 +98,7 @@ def test_every_mutation_is_caught(mutation: Mutation, monkeypatch: pytest.Monkey
         monkeypatch.setattr(target, name, mutation.replacement)
     hunting = partial(hunt, mutation.name, KNOWN_SEEDS, SEEDS_MAX, run_seed)
     test = DIRECTED.get(mutation.name, hunting)
-    with pytest.raises(AssertionError):
+    with pytest.raises(_NOTICED):
         test()
 
 

@@ -3,16 +3,18 @@
 import asyncio
 import errno
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from uuid import UUID
 
 import pytest
 
 from penstock.model.errors import Reason, Refused
-from penstock.model.ids import TopicId
+from penstock.model.ids import Offset, TopicId
 from penstock.model.limits import Limits
 from penstock.model.topic_config import FlushPolicy, TimestampType, TopicConfig
 from penstock.records.batch import decode_records
 from penstock.replication.positions import Position
+from penstock.replication.replica import Replica
 from penstock.storage.checkpoint import read_checkpoint
 from penstock.storage.file_system import TEMPORARY_SUFFIX
 from penstock.storage.layout import CHECKPOINT
@@ -77,6 +79,25 @@ async def test_a_restart_goes_on_where_the_log_ended(tmp_path: Path) -> None:
         assert replica.end_offset_for_epoch(first_term) == (first_term, 1)
         assert replica.end_offset_for_epoch(replica.term) == (replica.term, 2)
         assert replica.end_offset_for_epoch(replica.term + 1) == (-1, -1)
+
+
+def test_a_leader_that_does_not_know_its_end_yet_ends_no_term_too_early() -> None:
+    """Of what is committed it may know too little, and a consumer would hear of a truncation that
+    never was."""
+
+    async def scenario() -> None:
+        async with running(Path(folder)) as node:
+            replica = await node.replica()
+            for _ in range(3):
+                replica.append(batch(b"a"))
+            await replica.committed()
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Replica, "is_settled", False)
+                patch.setattr(Replica, "high_watermark", Offset(1))
+                assert replica.end_offset_for_epoch(replica.term) == (replica.term, 3)
+
+    with TemporaryDirectory() as folder:
+        run(scenario)
 
 
 async def test_a_duplicate_waits_for_the_write_of_the_first(tmp_path: Path) -> None:
