@@ -12,8 +12,13 @@ from penstock.cluster.broker_settings import BROKER_SETTINGS
 from penstock.cluster.client_metrics import ATTRIBUTES, CLIENT_METRICS_SETTINGS, REPEATS_MAX
 from penstock.cluster.settings import Setting
 from penstock.cluster.topic_settings import TOPIC_SETTINGS
+from penstock.frontdoor.http import limits as http_limits
+from penstock.frontdoor.http.app import API_ROUTES
+from penstock.frontdoor.http.problems import REASONS, status_of
+from penstock.frontdoor.http.routes import Route
 from penstock.frontdoor.kafka.api import Api
 from penstock.frontdoor.kafka.api_table import APIS
+from penstock.model.errors import Reason
 from tests.documents import ROOT
 from tests.sim.core import mutations as core_mutations
 from tests.sim.core.test_mutations import DIRECTED as CORE_DIRECTED
@@ -61,6 +66,96 @@ At most {REPEATS_MAX} parts of a pattern may repeat, and no group may, so that n
 | setting | default | meaning |
 |---|---|---|
 """
+
+
+HTTP_HEAD = """\
+# HTTP
+
+What a node answers on its HTTP listener. [Use HTTP](../how-to/use-http.md) shows it by examples.
+A running node has all of this, and the shapes of bodies, at `/docs` and `/openapi.json`.
+"""
+
+HTTP_TAIL = """
+## Problems
+
+Errors are problem documents (RFC 9457) of the type `application/problem+json`: `status`, `title`,
+`detail` (a sentence), and `reason` (a word). Every reason of the broker has one status:
+
+| status | reasons |
+|---|---|
+{statuses}
+
+All others are 400. The door itself adds `no_route` and `method_not_allowed` (404, 405),
+`wrong_content_type` (415), `not_acceptable` (406), `json_too_deep` (400), `body_too_large` and
+`too_many` (413), `head_too_large` (431), `busy` (503), `unknown_host` (421) and `foreign_origin`
+(403).
+
+## Idempotency keys
+
+A request with the header `Idempotency-Key` can be repeated. Each of its batches gets a producer
+id and a sequence that follow from topic, partition and key, so the partition recognises a batch
+that it has, as it does for Kafka's idempotent producers. Scope and window follow from that:
+
+- A key belongs to a topic. The same key on another topic is another one.
+- It works through every node, and survives restarts and changes of leader, because it lies in the
+  log.
+- It is kept until the partition forgets the producer: after the broker's setting
+  `producer.id.expiration.ms` (a day), or when 100,000 newer producers or keys have written to the
+  partition.
+- A repeated request must have the same body. One with another number of records is refused with
+  409; one with as many other records counts as repeated, and nothing of it is written.
+
+## Web pages
+
+A page of any origin can make its visitor's browser send requests to the visitor's own machine.
+So:
+
+- An `Origin` other than the door's own address is refused (403), and no answer allows other
+  origins (CORS).
+- The `Host` must be an address, `localhost`, a name that ends in `.localhost`, or one of
+  `--http-hosts` (otherwise 421). A foreign name that resolves to this machine does not get
+  through.
+- What changes something needs a content type that a form can't send. `text/plain` is one that it
+  can, so it is taken only with the header `Penstock-Text` (any value), which a page can't add
+  without being asked first.
+
+There is no authentication yet. Keep the listener on loopback, which is the default, or in a
+network that you trust.
+
+## Limits
+
+| name | value |
+|---|---|
+{limits}
+
+A client that sends a head or body too slowly, or does not read its answer, is cut off. Nothing is
+buffered for a slow reader of a stream: it is cut off too, and can come back with `Last-Event-ID`.
+"""
+
+
+def http() -> str:
+    parts = [HTTP_HEAD, *map(http_route, API_ROUTES)]
+    reasons: dict[int, list[str]] = {}
+    for reason in Reason:
+        if status_of(reason) != 400:
+            reasons.setdefault(status_of(reason), []).append(f"`{REASONS[reason]}`")
+    statuses = "\n".join(f"| {each} | {', '.join(reasons[each])} |" for each in sorted(reasons))
+    named = {name: value for name, value in vars(http_limits).items() if name.isupper()}
+    shown = {name: value for name, value in named.items() if name not in ("KIB", "MIB")}
+    limits = "\n".join(f"| `{name}` | {value:,} |" for name, value in shown.items())
+    return "\n".join(parts) + HTTP_TAIL.format(statuses=statuses, limits=limits)
+
+
+def http_route(route: Route) -> str:
+    lines = [f"\n## {route.method} {route.path}\n", f"{route.summary} {route.help}".rstrip()]
+    if route.parameters:
+        lines += ["", "| parameter | in | meaning |", "|---|---|---|"]
+        lines += [f"| `{each.name}` | {each.place} | {each.help} |" for each in route.parameters]
+    if route.bodies:
+        kinds = [f"`{each}`" for each in route.bodies if "/" in each]
+        lines += ["", f"Bodies: {', '.join(kinds)}."]
+    statuses = ", ".join(map(str, sorted({*route.answers, *route.problems})))
+    return "\n".join([*lines, "", f"Answers: {statuses}."])
 
 
 def kafka_apis() -> str:
@@ -170,6 +265,7 @@ def _named(test: Callable[[], None]) -> str:
 
 
 PAGES = {
+    "http.md": http,
     "kafka-apis.md": kafka_apis,
     "kafka-settings.md": kafka_settings,
     "mutations.md": mutations,

@@ -17,6 +17,7 @@ from tests.documents import ROOT, Document
 from tests.e2e.processes import READY, clean_environment
 
 ADDRESS = "127.0.0.1:9092"
+HTTP_ADDRESS = "localhost:9094"
 INSTALL = "pip install ."
 UP = "penstock up"
 # Blocks that need Spark: tests/spark/test_documents.py runs them, where it is installed.
@@ -25,7 +26,14 @@ BLOCK_TIMEOUT_S = 60
 # Packages come over the network; the test that asks for them first has all this time and its own.
 INSTALL_TIMEOUT_S = 240
 TEST_TIMEOUT_S = 600
-HOW_TO = ["connect-clients", "run-a-node", "choose-durability", "use-queues", "ask-with-sql"]
+HOW_TO = [
+    "connect-clients",
+    "run-a-node",
+    "choose-durability",
+    "use-queues",
+    "use-http",
+    "ask-with-sql",
+]
 
 
 @pytest.fixture(scope="session")
@@ -55,6 +63,7 @@ class Reader:
         self.folder = folder
         self.output = ""
         self.address = ""
+        self.http = ""
         self._broker: subprocess.Popen[str] | None = None
         self._environment = clean_environment(
             {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "PENSTOCK_KAFKA": "127.0.0.1:0"}
@@ -82,11 +91,15 @@ class Reader:
         ready = READY.search(self._broker.stdout.readline())
         assert ready, "the broker did not start"
         self.address = f"{ready['host']}:{ready['port']}"
+        self.http = ready["http"]
         self._environment["PENSTOCK_BOOTSTRAP"] = self.address
 
     def _run(self, command: list[str]) -> None:
         outcome = subprocess.run(
-            [word.replace(ADDRESS, self.address) for word in command],
+            [
+                word.replace(ADDRESS, self.address).replace(HTTP_ADDRESS, self.http)
+                for word in command
+            ],
             cwd=self.folder,
             env=self._environment,
             capture_output=True,
