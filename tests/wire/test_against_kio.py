@@ -15,6 +15,7 @@ from tests.wire import kio_oracle
 from tests.wire.samples import MESSAGE_VERSIONS, MESSAGES, name_of, sample
 
 SAMPLES = 12
+OWN_TAGS_FROM = 10_000
 KNOWN_TO_KIO = [case for case in MESSAGE_VERSIONS if kio_oracle.is_known(*case)]
 
 
@@ -24,12 +25,26 @@ def test_bytes_equal_kio_in_both_directions(case: tuple[type, int]) -> None:
     kio_type = kio_oracle.kio_class(message, version)
     rng = random.Random(name_of(case))
     for _ in range(SAMPLES):
-        ours = sample(message, version, rng)
+        ours = without_own(sample(message, version, rng))
         theirs = kio_oracle.to_kio(ours, kio_type)
         encoded = encode(ours, version)
         assert encoded == kio_oracle.write(theirs)
         assert kio_oracle.read(kio_type, encoded) == theirs
         assert decode(message, version, encoded) == ours
+
+
+def without_own(message: Any) -> Any:
+    """Without the fields that Kafka does not have: their tags are far above those it uses."""
+    for field in schema_of(type(message)).fields:
+        value = getattr(message, field.name)
+        if field.tag is not None and field.tag >= OWN_TAGS_FROM:
+            setattr(message, field.name, getattr(type(message)(), field.name))
+        elif field.kind is NESTED and value is not None:
+            without_own(value)
+        elif isinstance(value, list) and isinstance(field.element, type):
+            for each in value:
+                without_own(each)
+    return message
 
 
 @pytest.mark.parametrize("case", KNOWN_TO_KIO, ids=name_of)

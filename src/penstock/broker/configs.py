@@ -1,6 +1,6 @@
 """Describes and changes the settings of topics, brokers, groups, and subscriptions to metrics."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -23,11 +23,12 @@ from penstock.cluster.config_definitions import (
     effective_topic_setting,
 )
 from penstock.cluster.coordinator import Cluster
+from penstock.cluster.dead_letter_settings import TOPIC_NAME
 from penstock.cluster.group_settings import GROUP_SETTINGS
-from penstock.cluster.settings import ConfigType, Setting
+from penstock.cluster.settings import ConfigType, Setting, invalid
 from penstock.cluster.topic_names import check_topic_name
 from penstock.model.errors import Reason, Refused
-from penstock.model.ids import BrokerId
+from penstock.model.ids import BrokerId, GroupId
 
 __all__ = [
     "BrokerResource",
@@ -88,10 +89,18 @@ class ConfigEntry(NamedTuple):
 
 
 class Configs:
-    def __init__(self, *, cluster: Cluster, derived: Mapping[str, str] | None = None) -> None:
-        """`derived` are settings that follow from flags of the command line, by Kafka's name."""
+    def __init__(
+        self,
+        *,
+        cluster: Cluster,
+        derived: Mapping[str, str] | None = None,
+        topics_read: Callable[[GroupId], Awaitable[Collection[str]]] | None = None,
+    ) -> None:
+        """`derived` are settings that follow from flags of the command line, by Kafka's name;
+        `topics_read` says which topics a share group reads."""
         self._cluster = cluster
         self._derived = dict(derived or {})
+        self._topics_read = topics_read
 
     async def replace(
         self,
@@ -100,13 +109,33 @@ class Configs:
         validate_only: bool = False,
     ) -> list[Refused | None]:
         """All settings of each resource become the given ones; None where that succeeded."""
-        return await self._cluster.replace_configs(wanted, validate_only=validate_only)
+        loops = [await self._loop(each, configs.get(TOPIC_NAME)) for each, configs in wanted]
+        allowed = [each for each, loop in zip(wanted, loops, strict=True) if loop is None]
+        outcomes = iter(await self._cluster.replace_configs(allowed, validate_only=validate_only))
+        return [next(outcomes) if loop is None else loop for loop in loops]
 
     async def edit(
         self, wanted: Sequence[tuple[Resource, Sequence[Edit]]], *, validate_only: bool = False
     ) -> list[Refused | None]:
         """Some settings of each resource change; None where that succeeded."""
-        return await self._cluster.edit_configs(wanted, validate_only=validate_only)
+        loops = [await self._loop(each, _letters_topic(edits)) for each, edits in wanted]
+        allowed = [each for each, loop in zip(wanted, loops, strict=True) if loop is None]
+        outcomes = iter(await self._cluster.edit_configs(allowed, validate_only=validate_only))
+        return [next(outcomes) if loop is None else loop for loop in loops]
+
+    async def _loop(self, resource: Resource, letters_topic: str | None) -> Refused | None:
+        """A group that read its own dead letters would give them up again and again. If nobody can
+        say what it reads now, its queues find out (`queue_settings.py`)."""
+        if not letters_topic or not isinstance(resource, GroupResource) or not self._topics_read:
+            return None
+        try:
+            read = await self._topics_read(GroupId(resource.name))
+        except Refused:
+            return None
+        if letters_topic not in read:
+            return None
+        fault = f"group {resource.name} reads this topic itself"
+        return Refused(Reason.INVALID_CONFIG, invalid(TOPIC_NAME, letters_topic, fault))
 
     def describe(
         self, resource: Resource, names: Collection[str] | None = None
@@ -277,6 +306,11 @@ class Configs:
 
     def _own_name(self) -> str:
         return str(self._cluster.broker_id)
+
+
+def _letters_topic(edits: Sequence[Edit]) -> str | None:
+    found = (edit.value for edit in edits if edit[:2] == (TOPIC_NAME, Operation.SET))
+    return next(found, None)
 
 
 def _chosen(settings: Mapping[str, Setting], names: Collection[str] | None) -> Iterator[Setting]:

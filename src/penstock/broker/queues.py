@@ -86,6 +86,12 @@ class QueueOffset:
     lag: int
     # Behind the start.
     delivery_complete_count: int
+    # On their way to the dead-letter topic, arrived there, and brought back from it.
+    dying_count: int = 0
+    sent_count: int = 0
+    redriven_count: int = 0
+    # Why they are still on their way, if something is wrong.
+    trouble: str = ""
 
 
 class Queues:
@@ -295,12 +301,22 @@ class Queues:
         keys = None if wanted is None else list(_keys(group_id, wanted))
         found = await self._coordinators.read(group_id, keys)
         ends = await self._ends([key for key, each in found.items() if each.start != UNRESOLVED])
+        troubles = await self._letters.troubles(
+            [key for key, each in found.items() if each.dying_count]
+        )
         outcomes: dict[Place, QueueOffset | Refused] = {}
         for key in found if keys is None else keys:
             place = (key.topic_id, key.partition)
             refused = None if keys is None else self._unknown(key)
-            outcomes[place] = refused or _offset(found.get(key), ends.get(place, -1))
+            offset = _offset(found.get(key), ends.get(place, -1), troubles.get(key, ""))
+            outcomes[place] = refused or offset
         return outcomes
+
+    async def topics_of(self, group_id: GroupId) -> set[str]:
+        """The names of topics that the group has queues on."""
+        keys = await self._coordinators.read(group_id)
+        topics = map(self._cluster.topic_by_id, {key.topic_id for key in keys})
+        return {topic.name for topic in topics if topic is not None}
 
     async def alter_offsets(
         self, group_id: GroupId, offsets: Mapping[Place, int]
@@ -589,7 +605,7 @@ def _keys(group_id: GroupId, wanted: Mapping[TopicId, Collection[int]]) -> Itera
             yield QueueKey(group_id, topic_id, partition)
 
 
-def _offset(summary: QueueSummary | None, end: int) -> QueueOffset:
+def _offset(summary: QueueSummary | None, end: int, trouble: str) -> QueueOffset:
     if summary is None or summary.start == UNRESOLVED:
         term = -1 if summary is None else summary.term
         return QueueOffset(
@@ -601,6 +617,10 @@ def _offset(summary: QueueSummary | None, end: int) -> QueueOffset:
         leader_epoch=summary.term,
         lag=UNKNOWN_LAG if end < 0 else max(0, left),
         delivery_complete_count=summary.done_count,
+        dying_count=summary.dying_count,
+        sent_count=summary.letters.sent_count,
+        redriven_count=summary.letters.redriven_count,
+        trouble=trouble,
     )
 
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     )
 
 PREFIX = "share."
+LETTERS_PREFIX = "errors.deadletterqueue."
+# Records that one request brings back.
+REDRIVEN_AT_A_TIME = 1_000
 # What people type, and Kafka's names of it.
 SHORT_NAMES = MappingProxyType(
     {
@@ -33,6 +36,8 @@ SHORT_NAMES = MappingProxyType(
         "session.timeout": "share.session.timeout.ms",
         "heartbeat.interval": "share.heartbeat.interval.ms",
         "assignment.interval": "share.assignment.interval.ms",
+        "dead.letters": "errors.deadletterqueue.topic.name",
+        "dead.letters.copy": "errors.deadletterqueue.copy.record.enable",
     }
 )
 _UNITS_MS = MappingProxyType({"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000})
@@ -83,10 +88,61 @@ def describe(name: str, members: bool, bootstrap: str, timeout_s: float, as_json
         _print_members(found)
         return
     rows = [
-        (one.topic, one.partition, one.start, one.lag, _count_members(found, one))
+        (
+            one.topic,
+            one.partition,
+            one.start,
+            one.lag,
+            _count_members(found, one),
+            one.dying,
+            one.dead_letters,
+            one.redriven,
+        )
         for one in found.partitions
     ]
-    print_table(("topic", "partition", "start", "lag", "members"), rows)
+    print_table(
+        ("topic", "partition", "start", "lag", "members", "dying", "dead letters", "redriven"),
+        rows,
+    )
+    for one in found.partitions:
+        if one.trouble:
+            click.echo(f"{one.topic}-{one.partition} can't send dead letters: {one.trouble}")
+
+
+@queue.command()
+@click.argument("name", metavar="GROUP")
+@click.argument("topic", metavar="TOPIC")
+@click.option(
+    "--limit", type=click.IntRange(1), metavar="N", help="The most records; all by default."
+)
+@client_options
+def redrive(
+    name: str, topic: str, limit: int | None, bootstrap: str, timeout_s: float, as_json: bool
+) -> None:
+    """Bring dead letters of TOPIC back to a queue.
+
+    A record that is still in the topic is delivered again to this queue alone. One that is gone is
+    appended to the topic again, and other queues skip it. A record that was brought back three
+    times and was given up each time is left alone. A command that is interrupted can be repeated:
+    it goes on where it was.
+    """
+    queues = _queues(bootstrap, timeout_s)
+    left, counts = limit, dict.fromkeys(("reopened", "copied", "skipped"), 0)
+    while left is None or left > 0:
+        found = queues.redrive(name, topic, REDRIVEN_AT_A_TIME if left is None else left)
+        for each in counts:
+            counts[each] += getattr(found, each)
+        if found.is_finished:
+            break
+        left = None if left is None else left - found.reopened - found.copied
+    if as_json:
+        print_json(counts)
+        return
+    back = counted(counts["reopened"] + counts["copied"], "record")
+    click.echo(
+        f"{back} of {topic} brought back to {name}: {counts['reopened']} reopened, "
+        f"{counts['copied']} copied; {counts['skipped']} skipped"
+    )
 
 
 @queue.command()
@@ -106,8 +162,9 @@ def settings(
 
     NAME is one of Kafka's names, as in share.record.lock.duration.ms, or short: start, isolation,
     lock.duration, lock.limit, delivery.limit, renew, session.timeout, heartbeat.interval,
-    assignment.interval. Durations have a unit (500ms, 60s, 5m, 1h). Settings can be changed before
-    the queue is used for the first time.
+    assignment.interval, dead.letters (the topic for what is given up), dead.letters.copy.
+    Durations have a unit (500ms, 60s, 5m, 1h). Settings can be changed before the queue is used for
+    the first time.
     """
     set_to = dict(_change(text) for text in changes)
     unset = [_full_name(one) for one in reset]
@@ -120,7 +177,8 @@ def settings(
         configs, resource = Configs(connection), Resource(group=name)
         if set_to or unset:
             configs.alter(resource, set_to=set_to, unset=unset)
-        found = [one for one in configs.all(resource) if one.name.startswith(PREFIX)]
+        prefixes = (PREFIX, LETTERS_PREFIX)
+        found = [one for one in configs.all(resource) if one.name.startswith(prefixes)]
     if not found:
         raise CommandFailed(f"The broker at {bootstrap} has no settings of queues.")
     _print_settings(found, as_json)
@@ -144,7 +202,7 @@ def _full_name(name: str) -> str:
     name = name.strip()
     if name in SHORT_NAMES:
         return SHORT_NAMES[name]
-    if name.startswith(PREFIX):
+    if name.startswith((PREFIX, LETTERS_PREFIX)):
         return name
     if PREFIX + name in SHORT_NAMES.values():
         return PREFIX + name
@@ -220,6 +278,10 @@ def _described(found: "QueueDescription") -> dict[str, object]:
                 "start": one.start,
                 "lag": one.lag,
                 "leader_epoch": one.leader_epoch,
+                "dying": one.dying,
+                "dead_letters": one.dead_letters,
+                "redriven": one.redriven,
+                "trouble": one.trouble,
             }
             for one in found.partitions
         ],

@@ -11,6 +11,10 @@ from penstock.client.wire.queue_member import NotAQueue
 from penstock.client.wire.settings import WireSettings
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
 from penstock.protocol.kafka.error_codes import RETRIABLE, ErrorCode
+from penstock.protocol.kafka.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+)
 from penstock.protocol.kafka.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -53,6 +57,22 @@ class QueuePartition:
     # Records that are not done with; until there is a start, those where it will be.
     lag: int | None
     leader_epoch: int | None
+    # On their way to the dead-letter topic, arrived there, and brought back from it; and why some
+    # are still on their way, if something is wrong. Only Penstock's brokers say so.
+    dying: int = 0
+    dead_letters: int = 0
+    redriven: int = 0
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedrivenLetters:
+    """What became of dead letters: delivered again, appended to the topic again, or left alone."""
+
+    reopened: int
+    copied: int
+    skipped: int
+    is_finished: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +124,31 @@ class Queues:
             except GroupNotFound:
                 self._check_kind(cluster, group)
                 raise
+
+    def redrive(self, group: str, topic: str, limit: int) -> RedrivenLetters:
+        """Brings back at most `limit` dead letters. Asked again, it goes on where it was."""
+        request = AlterShareGroupOffsetsRequest(
+            group_id=group, redriven_topic=topic, redriven_max=limit
+        )
+        with WireCluster(self._settings) as cluster:
+            answer = cluster.ask_coordinator(
+                group,
+                request,
+                AlterShareGroupOffsetsResponse,
+                lambda found: name_of(found.error_code) if found.error_code in RETRIABLE else None,
+            )
+        if answer.error_code != ErrorCode.NONE:
+            what = f"to bring back dead letters of group {group}"
+            raise refused(what, answer.error_code, answer.error_message)
+        if answer.redriven is None:
+            raise ClientError(f"The broker at {self._bootstrap} can't bring back dead letters.")
+        found = answer.redriven
+        return RedrivenLetters(
+            reopened=found.reopened,
+            copied=found.copied,
+            skipped=found.skipped,
+            is_finished=found.is_finished,
+        )
 
     def begin(self, group: str) -> bool:
         """Whether the queue is new; it then starts with the oldest record, unless it is set
@@ -254,6 +299,10 @@ def _partition(topic: str, found: DescribeShareGroupOffsetsResponsePartition) ->
         start=_known(found.start_offset, is_known),
         lag=_known(found.lag, is_known),
         leader_epoch=_known(found.leader_epoch, is_known),
+        dying=found.dying_count,
+        dead_letters=found.dead_letters_sent,
+        redriven=found.dead_letters_redriven,
+        trouble=found.dead_letters_trouble,
     )
 
 

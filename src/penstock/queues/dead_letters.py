@@ -135,7 +135,7 @@ def origin_of(headers: Headers) -> LetterOrigin | None:
         topic_id = _text(said.get(TOPIC_ID))
     except (KeyError, ValueError):
         return None
-    if partition < 0 or offset < 0:
+    if not (0 <= partition < 2**31 and 0 <= offset < 2**63):
         return None
     return LetterOrigin(group, topic, partition, offset, redrives_of(headers), topic_id)
 

@@ -465,7 +465,11 @@ class Node:
             forwarding=forwarding,
             producers=producers,
             topics=topics,
-            configs=Configs(cluster=cluster, derived=self._derived_settings(directory)),
+            configs=Configs(
+                cluster=cluster,
+                derived=self._derived_settings(directory),
+                topics_read=queues.topics_of,
+            ),
             client_metrics=ClientMetrics(cluster=cluster, clock=clock),
             log_directories=LogDirectories(
                 partitions=partitions,

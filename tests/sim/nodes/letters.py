@@ -1,7 +1,8 @@
-"""What a share group's dead-letter topic holds after a run: each record that was given up, once,
-with headers that say so, and nothing else."""
+"""What a share group's dead-letter topic holds after a run: each record that was given up, once for
+each time that it was brought back, with headers that say so, and nothing else."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from penstock.cluster.config_decisions import GroupResource
@@ -14,6 +15,7 @@ from penstock.queues.dead_letters import (
     OFFSET,
     PARTITION,
     REDRIVES,
+    REDRIVES_MAX,
     TOPIC,
 )
 from penstock.records.batch import decode_records, parse_header
@@ -86,8 +88,7 @@ def check_letters(
         for record in records_in(replica)
     ]
     places = [(letter.partition, letter.offset) for letter in found]
-    twice = {place for place in places if places.count(place) > 1}
-    require(not twice, f"there is more than one dead letter of {sorted(twice)}")
+    _check_lives(found)
     originals = {
         (index, record.offset): record
         for index, replica in data.items()
@@ -103,6 +104,25 @@ def check_letters(
             is_explained = story.may_be_acked or (partition, offset) in has_letter
             require(is_explained, f"{partition}:{offset} was given up, and has no letter: {story}")
     return len(found)
+
+
+def _check_lives(found: Sequence[FoundLetter]) -> None:
+    """A record has one letter for each of its lives, and no more lives than are allowed."""
+    lives: dict[tuple[int, int], list[int]] = {}
+    for letter in found:
+        lives.setdefault((letter.partition, letter.offset), []).append(letter.redrives)
+    for place, redrives in lives.items():
+        is_right = redrives == list(range(len(redrives))) and max(redrives) <= REDRIVES_MAX
+        require(is_right, f"the dead letters of {place} are of its lives {redrives}")
+
+
+async def redrive(node: SimulatedNode, ledger: Ledger, topic: str, limit: int) -> None:
+    """Somebody brings letters back, and may be interrupted."""
+    assert node.server is not None
+    ledger.redrives += 1
+    with suppress(Refused):
+        result = await node.server.services.queues.redrive(QUEUE_GROUP, topic, limit)
+        ledger.brought_back += result.count
 
 
 def _letter(record: Record, topic: str, found_in: int) -> FoundLetter:

@@ -4,19 +4,32 @@ The docstring of each says which rule it breaks. What one queue does alone has m
 (`tests/unit/queues/test_queue_mutations.py`): these need a log, failures and more than one node.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
+from penstock.broker.dead_letters import DeadLetters
+from penstock.broker.letter_carrier import Carrier
+from penstock.broker.queue_settings import SettingsOfQueues
 from penstock.broker.queues import Queues
+from penstock.cluster.topic import Topic
 from penstock.model.errors import Refused
 from penstock.model.ids import GroupId, MemberId, Offset, TopicId
-from penstock.queues import decisions
-from penstock.queues.commands import AckBatch, AcquiredRange, Change, Range, RecordState
+from penstock.queues import dead_letters, decisions
+from penstock.queues.commands import (
+    AckBatch,
+    AcquiredRange,
+    Change,
+    Range,
+    RecordState,
+    ShareSettings,
+)
 from penstock.queues.coordinator import ShareCoordinator
 from penstock.queues.decisions import Write
+from penstock.queues.layout import QueueKey
 from penstock.queues.leading import LedQueue
+from penstock.queues.letters import LetterState, Plan, Redriven, Sender
 from penstock.queues.machine import ShareMachine
 from penstock.queues.records import UNRESOLVED, QueueStored
 from penstock.queues.state import Queue, QueuesState
@@ -207,3 +220,79 @@ def any_topic(self: Queues, group_id: GroupId, topic_id: TopicId, partition: int
     queue = _lead(self, group_id, topic_id, partition)
     queue.key = queue.key._replace(topic_id=_ANY_TOPIC)
     return queue
+
+
+# Dead letters
+
+_of_queue = SettingsOfQueues.of_queue
+_stored_first = LedQueue._submit
+_redriven_to = LetterState.redriven_to
+_shortened = LetterState.shortened
+
+
+@mutation("what is given up is dead at once", (SettingsOfQueues, "of_queue"))
+def dies_at_once(self: SettingsOfQueues, key: QueueKey) -> ShareSettings:
+    """A record is dying until the dead-letter topic has it."""
+    return replace(_of_queue(self, key), has_dead_letters=False)
+
+
+def _storing(
+    change_of: Callable[[LetterState], LetterState],
+) -> Callable[[LedQueue, Change], Commit]:
+    """What is stored of letters is not what the leader acts on."""
+
+    def submit(self: LedQueue, change: Change) -> Commit:
+        commit = _stored_first(self, change)
+        if change.letters is not None and self._pending and self._pending[-1] is change:
+            self._pending[-1] = replace(change, letters=change_of(change.letters))
+        return commit
+
+    return submit
+
+
+@mutation("the plan of a batch of letters is not stored", (LedQueue, "_submit"))
+@_storing
+def plans_in_memory(state: LetterState) -> LetterState:
+    """The next leader sends the same batch again, or it can't tell what arrived."""
+    return replace(state, plan=None)
+
+
+@mutation("the sequence of letters is used again after a crash", (LedQueue, "_submit"))
+@_storing
+def forgets_sequence(state: LetterState) -> LetterState:
+    """Other letters under the same sequence would be taken for the ones before."""
+    sender = state.sender
+    return state if sender is None else replace(state, sender=sender._replace(sequence=0))
+
+
+@mutation("a refused batch of letters uses its sequence", (LetterState, "shortened"))
+def uses_sequence(self: LetterState) -> LetterState:
+    """Nothing was appended, so the partition waits for the same sequence."""
+    state = _shortened(self)
+    assert state.sender is not None
+    return replace(state, sender=state.sender.after(1))
+
+
+@mutation("records are dead before the topic has their letters", (Carrier, "_send"))
+async def buries_early(self: Carrier, plan: Plan, sender: Sender, batch: bytes) -> None:
+    """A leader that fails in between has lost them."""
+    await self._arrived(plan, sender, plan.count)
+    await self._publish(sender, batch)
+
+
+@mutation("a plan outlives its dead-letter topic", (DeadLetters, "find"))
+async def any_letters_topic(self: DeadLetters, topic_id: TopicId) -> Topic | None:
+    """A topic that is made again under its name is another one, with other producers."""
+    return next(iter(self.cluster.topics()))
+
+
+@mutation("letters are brought back without a note of it", (LetterState, "redriven_to"))
+def notes_nothing(self: LetterState, place: Redriven, count: int) -> LetterState:
+    """Who asks again must not bring back the same letters."""
+    return _redriven_to(self, place._replace(next_offset=0), count)
+
+
+@mutation("it is not counted how often a record came back", (dead_letters, "redrives_of"))
+def counts_no_redrives(_: object) -> int:
+    """A record that dies each time stays dead in the end."""
+    return 0

@@ -112,6 +112,8 @@ class Ledger:
         self.closed: set[MemberId] = set()
         self.found: dict[int, QueueOffset] = {}
         self.delivered = self.acked = self.refused = self.redelivered = 0
+        # How often somebody began to bring dead letters back.
+        self.redrives = self.brought_back = 0
 
     def granted(
         self,
@@ -129,9 +131,11 @@ class Ledger:
         self.starts[partition] = min(offset, self.starts.get(partition, offset))
         self.delivered += 1
         self.redelivered += attempt > 1
-        self._check_done(story, lease, place)
+        may_come_back = self.may_come_back(partition, story)
+        if not may_come_back:
+            self._check_done(story, lease, place)
         for before in story.leases:
-            self._check_against(before, lease, place)
+            self._check_against(before, lease, place, may_come_back)
         possible = len(story.leases) + self.unheard[partition] + 1
         require(
             1 <= attempt <= min(possible, ATTEMPTS_MAX),
@@ -149,11 +153,17 @@ class Ledger:
                 f"is delivered by {lease}",
             )
 
-    def _check_against(self, before: Lease, lease: Lease, place: str) -> None:
+    def may_come_back(self, partition: int, story: Story) -> bool:
+        """Whether it may have been brought back from the dead: then its attempts begin again."""
+        attempts = max((lease.attempt for lease in story.leases), default=0)
+        may_be_dead = attempts + self.unheard[partition] >= ATTEMPTS_MAX or story.may_be_rejected
+        return self.redrives > 0 and may_be_dead
+
+    def _check_against(self, before: Lease, lease: Lease, place: str, may_come_back: bool) -> None:
         # Who has the record may be given it again only after its lease.
         is_certain = not before.is_ended and lease.answered_at < before.until
         require(not is_certain, f"{place} is leased by {before}, and again by {lease}")
-        if before.is_closed:
+        if before.is_closed or may_come_back:
             return
         require(
             before.attempt != lease.attempt,

@@ -65,6 +65,7 @@ RATES = ("1000", "1000", "20000")
 ADMINISTRATION_CHANCE = 0.7
 # In a run in which a disk rots, and in one in which replicas move, at every step.
 ROT_CHANCE = 0.1
+REDRIVE_CHANCE = 0.4
 MOVE_CHANCE = 0.15
 # Of share coordinators: their logs are shortened when they hold more records.
 STATE_RECORDS_MAX = 40
@@ -99,6 +100,7 @@ class RunReport:
     acked: int
     refused_acks: int
     dead_letters: int
+    brought_back: int
     read: int
     read_from_followers: int
     fetched_in_sessions: int
@@ -128,7 +130,7 @@ class Run:
         self.throttles = Random(f"throttles of {seed}")
         self.is_throttled = self.throttles.random() < 0.3
         self.letters = Random(f"letters of {seed}")
-        self.has_letters = False
+        self.has_letters = self.redrives = False
         self.dead_letters = 0
         self.moves = self.disks_replaced = self.bits_flipped = self.histories_given_up = 0
         # The one whose disk nobody can trust.
@@ -222,6 +224,7 @@ class Run:
                 node.validate_queues()
             self.onlooker.act()
             self._read()
+            self._redrive()
             idle_s = self._idle_s()
             if idle_s > HOPELESS_S_MIN:
                 break
@@ -326,6 +329,13 @@ class Run:
             enabling = process.spawn(letters.enable(self.nodes[0]))
             require(self.world.run_until(enabling.done, 30.0), "no group was set within 30 s")
             self.has_letters = enabling.result()
+            self.redrives = self.has_letters and self.letters.random() < 0.5
+
+    def _redrive(self) -> None:
+        nodes = [node for node in self.nodes if node.is_responsive]
+        if nodes and self.redrives and self.letters.random() < REDRIVE_CHANCE:
+            node, limit = self.letters.choice(nodes), self.letters.choice((1, 3, 100))
+            node.ask(letters.redrive(node, self.ledger, DATA, limit))
 
     def _add_producer(self, partition: DataPartition, number: int, batches: int) -> None:
         producer = Producer(partition, number, batches, repeats_keys=False, padding=0)
@@ -626,6 +636,7 @@ class Run:
             acked=self.ledger.acked,
             refused_acks=self.ledger.refused,
             dead_letters=self.dead_letters,
+            brought_back=self.ledger.brought_back,
             read=sum(reader.records for reader in self.readers),
             read_from_followers=sum(reader.from_followers for reader in self.readers),
             fetched_in_sessions=sum(reader.incremental for reader in self.readers),

@@ -2,7 +2,9 @@
 notice."""
 
 from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -10,7 +12,12 @@ from tests.sim.layers import QUEUE_WORKERS
 from tests.sim.mutation import Mutation, hunt
 from tests.sim.nodes.queue_mutations import ALL
 from tests.sim.nodes.run import RunReport, run_seed
-from tests.unit.broker import test_queue_topics
+from tests.unit.broker import (
+    test_dead_letters,
+    test_queue_topics,
+    test_queues,
+    test_redriving,
+)
 from tests.unit.queues import test_fencing
 
 SEEDS = 16
@@ -18,12 +25,24 @@ SEEDS_MAX = 100
 # A change of the code may move them, and then a warning says so.
 KNOWN_SEEDS = {
     "a change whose fate is unknown is taken as not made": 14,
-    "a leader asks nobody before it refuses an acknowledgement": 975,
     "a renewed lease ends at its old time": 6,
     "an ack is answered before it is stored": 12,
     "records leave before their lease is stored": 8,
+    "records are dead before the topic has their letters": 29,
+    "the plan of a batch of letters is not stored": 12,
     "the start of a queue is found out twice": 14,
 }
+
+
+def in_directory(test: Callable[[Path], None]) -> Callable[[], None]:
+    @wraps(test)
+    def directed() -> None:
+        with TemporaryDirectory() as place:
+            test(Path(place))
+
+    return directed
+
+
 DIRECTED: dict[str, Callable[[], None]] = {
     # No network delivers a call twice, and whoever gives up on one opens the queue again.
     "a change counts twice": test_fencing.test_a_change_that_arrives_again_is_refused,
@@ -37,14 +56,32 @@ DIRECTED: dict[str, Callable[[], None]] = {
     "a leader of an earlier term opens a queue": (
         test_fencing.test_a_leader_of_an_earlier_term_does_not_get_a_queue_back
     ),
+    "a leader asks nobody before it refuses an acknowledgement": in_directory(
+        lambda place: test_queues.test_who_does_not_lead_any_more_refuses_no_acknowledgement(
+            place, pytest.MonkeyPatch()
+        )
+    ),
     # Topics with queues do not come and go in random runs.
     "a queue outlives its topic": (
         test_queue_topics.test_a_topic_that_is_made_again_has_a_queue_of_its_own
     ),
+    # What is refused and what is made again is rare in random runs, or heals.
+    "a refused batch of letters uses its sequence": in_directory(
+        test_dead_letters.test_a_refused_batch_gets_shorter_and_uses_no_sequence
+    ),
+    "a plan outlives its dead-letter topic": in_directory(
+        test_dead_letters.test_a_topic_that_was_made_again_gets_a_new_plan_of_a_new_producer
+    ),
+    "it is not counted how often a record came back": in_directory(
+        test_redriving.test_a_record_that_dies_again_and_again_stays_dead
+    ),
+    "letters are brought back without a note of it": in_directory(
+        test_redriving.test_a_record_that_is_still_in_the_log_is_delivered_again
+    ),
 }
 
 # What a test notices: a broken promise, or no refusal where there should be one.
-_NOTICED = (AssertionError, pytest.fail.Exception)
+_NOTICED = (AssertionError, pytest.fail.Exception, TimeoutError)
 
 
 def run_with_workers(seed: int) -> RunReport:
@@ -57,6 +94,8 @@ def test_every_record_of_a_queue_is_done_once_in_random_runs() -> None:
     assert sum(report.redelivered for report in reports) > 10 * SEEDS
     assert sum(report.acked for report in reports) > 80 * SEEDS
     assert sum(report.refused_acks for report in reports) > SEEDS
+    assert sum(report.dead_letters for report in reports) > 2 * SEEDS
+    assert sum(report.brought_back for report in reports) > SEEDS
 
 
 def test_the_same_seed_gives_the_same_run() -> None:

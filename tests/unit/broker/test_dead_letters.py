@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from penstock.broker import dead_letters
+from penstock.broker import letter_carrier
 from penstock.broker.queues import AckType
-from penstock.cluster.config_decisions import GroupResource, TopicResource
+from penstock.cluster.config_decisions import Edit, GroupResource, Operation, TopicResource
 from penstock.model.errors import Reason, Refused
 from penstock.queues.letters import Plan
 from penstock.records.batch import parse_header
@@ -153,6 +153,25 @@ def test_a_topic_that_can_not_take_letters_is_refused(tmp_path: Path, name: str)
     on_node(scenario, tmp_path)
 
 
+def test_a_topic_that_the_group_reads_itself_is_refused(tmp_path: Path) -> None:
+    async def scenario(node: LettersNode) -> None:
+        await node.create("dlq.read", errors_deadletterqueue_group_enable="true")
+        topic = node.cluster.topic("dlq.read")
+        assert topic is not None
+        await node.poll_now(topic_id=topic.topic_id)
+        await until(lambda: node.queues.lead(G, topic.topic_id, 0).is_open)
+        edits = [Edit("errors.deadletterqueue.topic.name", Operation.SET, "dlq.read")]
+        other = (GroupResource("other"), edits)
+        wanted = [(GroupResource(G), edits), other]
+        refused, allowed = await node.services.configs.edit(wanted)
+        assert refused is not None
+        assert "reads this topic itself" in refused.detail
+        assert allowed is None
+        assert node.cluster.group_configs[G]["errors.deadletterqueue.topic.name"] == DLQ
+
+    on_node(scenario, tmp_path)
+
+
 def test_a_record_that_is_too_large_is_set_aside_and_the_others_go_on(tmp_path: Path) -> None:
     async def scenario(node: LettersNode) -> None:
         enabled = {"errors_deadletterqueue_group_enable": "true"}
@@ -194,7 +213,7 @@ def test_a_record_that_is_gone_from_the_log_leaves_its_headers(tmp_path: Path) -
 def test_letters_are_dead_if_the_group_has_no_topic_any_more(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dead_letters, "RETRY_S_MAX", 0.1)
+    monkeypatch.setattr(letter_carrier, "RETRY_S_MAX", 0.1)
 
     async def whole() -> None:
         auto = {"errors_deadletterqueue_auto_create_topics_enable": "false"}

@@ -8,9 +8,18 @@ import pytest
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import GroupId, MemberId, TopicId
 from penstock.queues import calls
-from penstock.queues.commands import Change, Range, RecordState
+from penstock.queues.commands import Change, Death, Range, RecordState
 from penstock.queues.decisions import Open, QueueSummary, Write
 from penstock.queues.layout import QueueKey, Reader
+from penstock.queues.letters import (
+    COPIERS_FROM,
+    Copies,
+    Letter,
+    LetterState,
+    Plan,
+    Redriven,
+    Sender,
+)
 from penstock.queues.records import (
     QueueChanged,
     QueueOpened,
@@ -32,7 +41,21 @@ WHOLE = Change(
         Range(2**40 + 1, 2**40 + 1, RecordState.DEAD, 5),
     ),
 )
+DLQ = TopicId(UUID(int=8))
+LETTERS = LetterState(
+    sender=Sender(DLQ, 1, 2**40, 3, 2**31 - 1),
+    plan=Plan((Letter(7, 5, Death.TRIED_TOO_OFTEN, 2), Letter(9, 1, Death.REJECTED, 0)), 1),
+    sent_count=12,
+    redriven_count=3,
+    redriven=(Redriven(DLQ, 0, 17), Redriven(DLQ, 1, 2**40)),
+    copier=Sender(KEY.topic_id, 3, COPIERS_FROM + 7),
+    copies=Copies(DLQ, 1, (4, 8)),
+    copiers=(COPIERS_FROM + 6, COPIERS_FROM + 7),
+)
+DYING = Range(1, 2, RecordState.DYING, 5, death=Death.REJECTED, redrives=1)
 RECORDS: list[QueueRecord] = [
+    QueueStored(key=KEY, whole=Change(start=4, ranges=(DYING, LEASE), letters=LETTERS)),
+    QueueChanged(key=KEY, version=2, changes=(Change(start=4, letters=LetterState()),)),
     QueueStored(key=KEY, term=5, opening=6, state_epoch=7, version=8, whole=WHOLE),
     QueueStored(key=KEY, whole=Change(start=-1)),
     QueueOpened(key=KEY, term=5, opening=6),

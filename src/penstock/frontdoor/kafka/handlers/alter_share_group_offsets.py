@@ -3,6 +3,8 @@
 - A group with members is NON_EMPTY_GROUP, one of another type GROUP_ID_NOT_FOUND; one that does not
   exist is made. A topic or partition that does not exist is refused by itself.
 - A queue whose records are still leased is NON_EMPTY_GROUP too.
+- With a topic to redrive, dead letters are brought back instead, at most as many as are asked for.
+  Any broker does that, also for a group with members. It is not part of Kafka's protocol.
 
 Differences from Kafka: an offset below 0 is INVALID_REQUEST; Kafka stores it. The new offset acts
 at once; the leader of a partition on Kafka goes on with what it has in memory.
@@ -18,14 +20,19 @@ from penstock.protocol.kafka.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsResponse,
     AlterShareGroupOffsetsResponsePartition,
     AlterShareGroupOffsetsResponseTopic,
+    RedrivenLetters,
 )
 
 Place = tuple[TopicId, int]
+# Records that one request brings back, so that its answer does not take long.
+REDRIVEN_MAX = 10_000
 
 
 async def handle(
     call: Call, request: AlterShareGroupOffsetsRequest
 ) -> AlterShareGroupOffsetsResponse:
+    if request.redriven_topic:
+        return await _redrive(call, request)
     wanted, refused = _read(call, request)
     try:
         groups = call.services.groups
@@ -52,6 +59,26 @@ async def handle(
             )
         answer.responses.append(of_topic)
     return answer
+
+
+async def _redrive(
+    call: Call, request: AlterShareGroupOffsetsRequest
+) -> AlterShareGroupOffsetsResponse:
+    limit = min(max(request.redriven_max, 1), REDRIVEN_MAX)
+    try:
+        result = await call.services.queues.redrive(
+            GroupId(request.group_id), request.redriven_topic, limit
+        )
+    except Refused as refused:
+        code, message = refusal_of(refused)
+        return AlterShareGroupOffsetsResponse(error_code=code, error_message=message)
+    redriven = RedrivenLetters(
+        reopened=result.reopened,
+        copied=result.copied,
+        skipped=result.skipped,
+        is_finished=result.is_finished,
+    )
+    return AlterShareGroupOffsetsResponse(redriven=redriven)
 
 
 def _read(

@@ -6,6 +6,8 @@
   -1 if there is nothing to say of them, also those of a group that does not exist.
 - Only the group's coordinator answers.
 
+- What Kafka does not tell of dead letters is in fields that its clients skip.
+
 Differences from Kafka: a partition that its topic does not have is UNKNOWN_TOPIC_OR_PARTITION;
 Kafka does not answer such a request.
 """
@@ -113,6 +115,10 @@ def _partition(
     elif found is not None:
         answer.start_offset, answer.leader_epoch = found.start, found.leader_epoch
         answer.lag = found.lag
+        answer.dying_count = found.dying_count
+        answer.dead_letters_sent = found.sent_count
+        answer.dead_letters_redriven = found.redriven_count
+        answer.dead_letters_trouble = found.trouble
     return answer
 
 

@@ -5,10 +5,12 @@ from uuid import UUID
 from penstock.protocol.kafka.api_keys import ApiKey
 from penstock.protocol.kafka.schema import (
     array,
+    boolean,
     int16,
     int32,
     int64,
     message,
+    nested,
     string,
     struct,
     uuid,
@@ -35,6 +37,17 @@ class AlterShareGroupOffsetsRequest:
     topics: list[AlterShareGroupOffsetsRequestTopic] = array(
         AlterShareGroupOffsetsRequestTopic, "0+"
     )
+    # Ours: brings dead letters of this topic back, and alters no offsets. Other brokers skip it.
+    redriven_topic: str = string("0+", tag=10_000)
+    redriven_max: int = int64("0+", tag=10_001)
+
+
+@struct
+class RedrivenLetters:
+    reopened: int = int64("0+")
+    copied: int = int64("0+")
+    skipped: int = int64("0+")
+    is_finished: bool = boolean("0+")
 
 
 @struct
@@ -61,3 +74,5 @@ class AlterShareGroupOffsetsResponse:
     responses: list[AlterShareGroupOffsetsResponseTopic] = array(
         AlterShareGroupOffsetsResponseTopic, "0+"
     )
+    # Ours: what became of dead letters that were to be brought back.
+    redriven: RedrivenLetters | None = nested(RedrivenLetters, "0+", tag=10_000)
