@@ -23,6 +23,7 @@ from penstock.broker.polling import (
     Poll,
     WantedShare,
 )
+from penstock.broker.queue_reads import QueueReads
 from penstock.broker.queue_settings import SettingsOfQueues
 from penstock.broker.share_coordinators import CALL_S_MAX, Peers, ShareCoordinators
 from penstock.cluster.coordinator import Cluster
@@ -32,11 +33,12 @@ from penstock.model.errors import Reason, Refused
 from penstock.model.ids import BrokerId, GroupId, MemberId, PartitionId, TopicId
 from penstock.model.limits import Limits
 from penstock.queues import calls
-from penstock.queues.commands import AckBatch, AckType, AcquiredRange
+from penstock.queues.commands import AckBatch, AckType, AcquiredRange, ShareSettings
 from penstock.queues.decisions import QueueSummary
 from penstock.queues.layout import QueueKey
 from penstock.queues.leading import LedQueue
 from penstock.queues.records import UNRESOLVED
+from penstock.queues.tally import LeaseTally
 from penstock.replication.alarm_clock import AlarmClock
 from penstock.replication.commit import Commit
 from penstock.replication.positions import Position
@@ -93,6 +95,7 @@ class Queues:
         clock: Clock,
         limits: Limits,
         executor: Executor,
+        random_below: Callable[[int], int],
     ) -> None:
         self._cluster = cluster
         self._partitions = partitions
@@ -102,8 +105,14 @@ class Queues:
         self._clock = clock
         self._limits = limits
         self._settings = SettingsOfQueues(cluster)
-        self._cold_reads = ColdReads(executor)
+        self._random_below = random_below
+        self._reads = QueueReads(ColdReads(executor))
+        self._tally = LeaseTally()
         self._alarms: AlarmClock[LedQueue] = AlarmClock(clock, LedQueue.expire)
+        # Nobody can have said anything in time about records that wait: no grace after a stall.
+        self._due_alarms: AlarmClock[LedQueue] = AlarmClock(
+            clock, LedQueue.make_due, has_grace=lambda _: False
+        )
         # Those that are led here, opened or about to be.
         self._led: dict[QueueKey, LedQueue] = {}
         self._replicas: dict[LedQueue, Replica] = {}
@@ -127,6 +136,7 @@ class Queues:
         self._is_closed = True
         self._close_all(Refused(Reason.NOT_LEADER_OR_FOLLOWER, "the broker is shutting down"))
         self._alarms.stop()
+        self._due_alarms.stop()
         await self._coordinators.close()
 
     # Records
@@ -138,7 +148,7 @@ class Queues:
         poll = Poll(
             query,
             finder=self,
-            cold_reads=self._cold_reads,
+            reads=self._reads,
             clock=self._clock,
             wait_s=wait_ms / 1000 if self._polling < POLLS_WAITING_MAX else 0.0,
             bytes_max=self._limits.fetch_bytes_max,
@@ -390,15 +400,22 @@ class Queues:
         except KeyError:
             raise Refused(Reason.NOT_LEADER_OR_FOLLOWER, f"{queue.key} is closed") from None
 
+    def settings_of(self, queue: LedQueue) -> ShareSettings:
+        return self._settings.of(queue.key.group_id)
+
     def _new(self, key: QueueKey, replica: Replica) -> LedQueue:
         return LedQueue(
             key=key,
             log=replica,
             store=self._coordinators,
             alarms=self._alarms,
+            due_alarms=self._due_alarms,
             clock=self._clock,
+            random_below=self._random_below,
+            tally=self._tally.of_queue(key.group_id),
             settings_of=lambda: self._settings.of(key.group_id),
             resolve_start=lambda: self._resolve_start(key.group_id, replica),
+            read_keys=lambda spans: self._reads.keys(replica, spans),
             next_opening=self._next_opening,
             on_closed=self._closed,
         )

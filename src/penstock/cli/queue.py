@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     )
 
 PREFIX = "share."
-# What people type, and Kafka's names of it.
+# Of settings that Kafka does not have.
+OWN_PREFIX = "penstock.queue."
+PREFIXES = (PREFIX, OWN_PREFIX)
+# What people type, and the names of it in the protocol.
 SHORT_NAMES = MappingProxyType(
     {
         "start": "share.auto.offset.reset",
@@ -33,6 +36,13 @@ SHORT_NAMES = MappingProxyType(
         "session.timeout": "share.session.timeout.ms",
         "heartbeat.interval": "share.heartbeat.interval.ms",
         "assignment.interval": "share.assignment.interval.ms",
+        "backoff": "penstock.queue.retry.backoff.ms",
+        "backoff.max": "penstock.queue.retry.backoff.max.ms",
+        "backoff.jitter": "penstock.queue.retry.backoff.jitter.percent",
+        "delay": "penstock.queue.delay.enable",
+        "key.order": "penstock.queue.key.order.enable",
+        "consumer.limit": "penstock.queue.consumer.max.record.locks",
+        "group.limit": "penstock.queue.group.max.record.locks",
     }
 )
 _UNITS_MS = MappingProxyType({"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000})
@@ -104,10 +114,11 @@ def settings(
 ) -> None:
     """Show or change a queue's settings.
 
-    NAME is one of Kafka's names, as in share.record.lock.duration.ms, or short: start, isolation,
+    NAME is a full name, as in share.record.lock.duration.ms, or short: start, isolation,
     lock.duration, lock.limit, delivery.limit, renew, session.timeout, heartbeat.interval,
-    assignment.interval. Durations have a unit (500ms, 60s, 5m, 1h). Settings can be changed before
-    the queue is used for the first time.
+    assignment.interval, and those that Kafka does not have: backoff, backoff.max, backoff.jitter,
+    delay, key.order, consumer.limit, group.limit. Durations have a unit (500ms, 60s, 5m, 1h).
+    Settings can be changed before the queue is used for the first time.
     """
     set_to = dict(_change(text) for text in changes)
     unset = [_full_name(one) for one in reset]
@@ -120,7 +131,7 @@ def settings(
         configs, resource = Configs(connection), Resource(group=name)
         if set_to or unset:
             configs.alter(resource, set_to=set_to, unset=unset)
-        found = [one for one in configs.all(resource) if one.name.startswith(PREFIX)]
+        found = [one for one in configs.all(resource) if one.name.startswith(PREFIXES)]
     if not found:
         raise CommandFailed(f"The broker at {bootstrap} has no settings of queues.")
     _print_settings(found, as_json)
@@ -144,10 +155,11 @@ def _full_name(name: str) -> str:
     name = name.strip()
     if name in SHORT_NAMES:
         return SHORT_NAMES[name]
-    if name.startswith(PREFIX):
+    if name.startswith(PREFIXES):
         return name
-    if PREFIX + name in SHORT_NAMES.values():
-        return PREFIX + name
+    for prefix in PREFIXES:
+        if prefix + name in SHORT_NAMES.values():
+            return prefix + name
     raise click.BadParameter(f"There is no setting {name!r}; there are {', '.join(SHORT_NAMES)}")
 
 

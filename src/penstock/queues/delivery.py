@@ -41,7 +41,8 @@ def is_last_attempt(attempts: int, attempts_max: int) -> bool:
 
 def has_space(ranges: RangeMap, settings: ShareSettings) -> bool:
     """Whether the map may learn of new records: those that wait in it take memory."""
-    return ranges.waiting_count + ranges.delayed_count < settings.waiting_max
+    is_full = ranges.waiting_count + ranges.delayed_count >= settings.waiting_max
+    return not is_full and ranges.blocked_count < settings.blocked_max
 
 
 def groups(spans: Iterable[Span], batch_size: int) -> Iterator[list[Span]]:

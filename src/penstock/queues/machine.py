@@ -17,7 +17,7 @@ Kafka 4.3.1's share partition is the model. What is different, and why:
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby, pairwise
+from itertools import groupby, islice, pairwise
 from operator import attrgetter
 from typing import TypeAlias
 
@@ -28,12 +28,13 @@ from penstock.queues.commands import (
     AckType,
     AcquiredRange,
     Change,
+    Later,
     Range,
     RecordState,
     ShareSettings,
 )
 from penstock.queues.delivery import Delivery, has_space
-from penstock.queues.ranges import DONE, RangeMap, cut, joined
+from penstock.queues.ranges import DONE, RangeMap, Tally, cut, joined
 from penstock.queues.transitions import EVENTS, Event, after
 
 _ACK_TYPES = frozenset(AckType)
@@ -49,10 +50,10 @@ def at_once(_attempts: int) -> int:
 class ShareMachine:
     """Decides, and changes only by `apply`. Every offset from `start` up to `end` has a state."""
 
-    def __init__(self, *, start: int, ranges: Iterable[Range] = ()) -> None:
-        self._ranges = RangeMap(start)
-        for each in ranges:
-            self._ranges.put(each)
+    def __init__(
+        self, *, start: int, ranges: Iterable[Range] = (), tally: Tally | None = None
+    ) -> None:
+        self._ranges = RangeMap(start, ranges, tally=tally)
 
     @property
     def start(self) -> int:
@@ -87,6 +88,10 @@ class ShareMachine:
         return self._ranges.delayed_count
 
     @property
+    def blocked_count(self) -> int:
+        return self._ranges.blocked_count
+
+    @property
     def dying_count(self) -> int:
         return self._ranges.dying_count
 
@@ -100,7 +105,11 @@ class ShareMachine:
         if self.leased_count >= settings.leased_max:
             return False
         is_new = self._ranges.first_available() is None
-        return not is_new or has_space(self._ranges, settings)
+        return not is_new or self.has_space(settings)
+
+    def has_space(self, settings: ShareSettings) -> bool:
+        """Whether new records may be looked at: those that wait take memory."""
+        return has_space(self._ranges, settings)
 
     def next_due_ms(self) -> int | None:
         """When the next delayed record can be delivered, by the wall clock."""
@@ -246,10 +255,58 @@ class ShareMachine:
             behind[owner] = max(first, lease.last + 1)
         return self._change(changed)
 
-    def decide_due(self, now_ms: int, settings: ShareSettings) -> Change:
+    def decide_due(
+        self, now_ms: int, settings: ShareSettings, ranges_max: int | None = None
+    ) -> Change:
         """What was delayed until now can be delivered. It follows from what is stored, so this
         change needs not be."""
-        return self._change([after(each, Event.DUE, settings) for each in self._ranges.due(now_ms)])
+        due = islice(self._ranges.due(now_ms), ranges_max)
+        return self._change([after(each, Event.DUE, settings) for each in due])
+
+    def decide_look(
+        self,
+        spans: Sequence[tuple[int, int]],
+        later: Sequence[Later],
+        settings: ShareSettings,
+    ) -> Change:
+        """Batches were looked into, of which some may be new. `later` are the records in them that
+        are to be delivered at another time. Offsets between two batches have no record."""
+        end = self.end
+        looked: list[Range] = []
+        delayed = iter([each for each in later if each.last >= end])
+        next_one = next(delayed, None)
+        for first, last in spans:
+            if last < end:
+                continue
+            if first > end:
+                looked.append(Range(end, first - 1, RecordState.ACKED, 0))
+            at = max(first, end)
+            while next_one is not None and next_one.first <= last:
+                if at < next_one.first:
+                    looked.append(Range(at, next_one.first - 1, RecordState.AVAILABLE, 0))
+                new = Range(max(at, next_one.first), next_one.last, RecordState.AVAILABLE, 0)
+                looked.append(after(new, Event.POSTPONE, settings, due_ms=next_one.due_ms))
+                at, next_one = next_one.last + 1, next(delayed, None)
+            if at <= last:
+                looked.append(Range(at, last, RecordState.AVAILABLE, 0))
+            end = last + 1
+        return self._change(looked)
+
+    def decide_order(
+        self, blocked: Iterable[tuple[int, int]], freed: Iterable[int], settings: ShareSettings
+    ) -> Change:
+        """Which records wait for an earlier one of their key, as first and last offsets, and which
+        do not any more. It follows from the log and is never stored."""
+        changed = [
+            after(each, Event.BLOCK, settings)
+            for first, last in blocked
+            for each in self._ranges.available_between(first, last)
+        ]
+        for offset in freed:
+            each = self._ranges.at(offset)
+            if each is not None and each.state is RecordState.BLOCKED:
+                changed.append(after(cut(each, offset, offset), Event.UNBLOCK, settings))
+        return self._change(changed)
 
     def dying(self) -> Iterator[Range]:
         """What has to reach the dead-letter topic, in the order of its offsets."""

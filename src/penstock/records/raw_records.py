@@ -73,6 +73,76 @@ def _scan_record(payload: bytes, start: int) -> RawRecord:
     )
 
 
+class Skimmed(NamedTuple):
+    """What somebody needs of a record who delivers it later, or in the order of its key."""
+
+    end: int
+    timestamp_delta: int
+    offset_delta: int
+    key: bytes | None
+    # Where the length of its value lies; the headers are behind that.
+    value_at: int
+
+
+def skim_records(payload: bytes, count: int, last_offset_delta: int) -> Iterator[Skimmed]:
+    """Each record, without a look at its value and headers; raises CorruptBatch, also where their
+    offsets do not grow or leave the batch."""
+    start, size, delta_before = 0, len(payload), -1
+    for _ in range(count):
+        try:
+            # As in `_scan_record`: nearly all numbers take one byte, or two.
+            byte = payload[start]
+            if byte < 0x80:
+                length, position = (byte >> 1) ^ -(byte & 1), start + 1
+            else:
+                length, position = read_varint(payload, start)
+            end = position + length
+            position += 1
+            byte = payload[position]
+            if byte < 0x80:
+                timestamp_delta, position = (byte >> 1) ^ -(byte & 1), position + 1
+            else:
+                timestamp_delta, position = read_varint(payload, position)
+            byte = payload[position]
+            if byte < 0x80:
+                offset_delta, position = (byte >> 1) ^ -(byte & 1), position + 1
+            else:
+                offset_delta, position = read_varint(payload, position)
+            byte = payload[position]
+            if byte < 0x80:
+                length, position = (byte >> 1) ^ -(byte & 1), position + 1
+            else:
+                length, position = read_varint(payload, position)
+        except IndexError:
+            raise CorruptBatch("a record runs past the end of the records") from None
+        key = None
+        if length >= 0:
+            key = payload[position : position + length]
+            position += length
+        if not position < end <= size:
+            raise CorruptBatch("a key or a record runs past its end")
+        if not delta_before < offset_delta <= last_offset_delta:
+            raise CorruptBatch(f"a record is {offset_delta} offsets after its batch's first")
+        yield Skimmed(end, timestamp_delta, offset_delta, key, position)
+        start, delta_before = end, offset_delta
+    if start != size:
+        raise CorruptBatch(f"{size - start} bytes follow the last record")
+
+
+def read_header_values(
+    payload: bytes, value_at: int, end: int
+) -> Iterator[tuple[bytes | None, bytes | None]]:
+    """The headers of a record that was skimmed, as bytes; raises CorruptBatch."""
+    length, position = read_varint(payload, value_at)
+    count, position = read_varint(payload, position + max(0, length))
+    if count < 0 or count * 2 > end - position:
+        raise CorruptBatch(f"a record can't hold {count} headers")
+    for _ in range(count):
+        name, position = _read_nullable(payload, position, end)
+        value, position = _read_nullable(payload, position, end)
+        yield name, value
+
+
 def _read_nullable(payload: bytes, position: int, end: int) -> tuple[bytes | None, int]:
     length, position = read_varint(payload, position)
     if length < 0:

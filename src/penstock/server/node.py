@@ -377,6 +377,7 @@ class Node:
             clock=clock,
             limits=limits,
             executor=self._disk,
+            random_below=self._parts.random_below,
         )
         groups = Groups(
             cluster=cluster,

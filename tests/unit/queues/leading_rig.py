@@ -1,7 +1,7 @@
 """A queue that is led, over a store and a log that a test holds in its hands."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -9,10 +9,12 @@ from penstock.model.errors import Reason, Refused
 from penstock.model.ids import GroupId, MemberId, TopicId
 from penstock.queues.commands import AckBatch, AckType, AcquiredRange, ShareSettings
 from penstock.queues.decisions import Open, Write, decide_open, decide_write
+from penstock.queues.key_order import KeyAt
 from penstock.queues.layout import QueueKey
 from penstock.queues.leading import LedQueue
 from penstock.queues.records import QueueStored
 from penstock.queues.state import QueuesState
+from penstock.queues.tally import LeaseTally
 from penstock.replication.alarm_clock import AlarmClock
 from penstock.replication.commit import Commit
 from penstock.replication.watches import Watch, Watches
@@ -32,6 +34,8 @@ class FakeLog:
         self.is_leader = self.is_settled = True
         self.high_watermark = self.log_end_offset = end
         self.log_start_offset = 0
+        # Of records that have one.
+        self.keys: dict[int, int] = {}
         self._advances, self._leaderships = Watches(), Watches()
 
     def check_leader(self) -> None:
@@ -101,6 +105,7 @@ class Leader:
         clock: ManualClock | None = None,
         start: int = 0,
         settings: ShareSettings | None = None,
+        tally: LeaseTally | None = None,
     ) -> None:
         self.store = store
         self.log = log or FakeLog()
@@ -109,21 +114,30 @@ class Leader:
         self.start = start
         self.openings = 0
         self.alarms: AlarmClock[LedQueue] = AlarmClock(self.clock, LedQueue.expire)
+        self.due_alarms: AlarmClock[LedQueue] = AlarmClock(self.clock, LedQueue.make_due)
         self.closed: list[LedQueue] = []
         self.queue = LedQueue(
             key=KEY,
             log=self.log,
             store=store,
             alarms=self.alarms,
+            due_alarms=self.due_alarms,
             clock=self.clock,
+            random_below=lambda below: below - 1,
+            tally=(tally or LeaseTally()).of_queue(KEY.group_id),
             settings_of=lambda: self.settings,
             resolve_start=self._resolve,
+            read_keys=self._read_keys,
             next_opening=self._next_opening,
             on_closed=self.closed.append,
         )
 
     async def _resolve(self) -> int:
         return self.start
+
+    async def _read_keys(self, spans: Sequence[tuple[int, int]]) -> list[KeyAt]:
+        offsets = (offset for first, last in spans for offset in range(first, last + 1))
+        return [(offset, key) for offset in offsets if (key := self.log.keys.get(offset))]
 
     def _next_opening(self) -> int:
         self.openings += 1
