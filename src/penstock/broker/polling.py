@@ -200,6 +200,7 @@ class Poll:
         queue = part.queue
         if queue is None or part.answer.reason is not None:
             return False
+        queue.follow_settings()
         if queue.is_open:
             return queue.has_news and queue.room_of(self._query.member_id) > 0
         opening = part.opening

@@ -335,15 +335,20 @@ class LedQueue:
 
     # Records that are looked into
 
+    def follow_settings(self) -> None:
+        """If it is another one now whether keys have an order, the queue is opened again: who
+        waits for whom is found out then."""
+        if self._machine is None or (self._keys is not None) == self._settings_of().has_key_order:
+            return
+        for task in list(self._tasks):
+            task.cancel()
+        self._void(Refused(Reason.COORDINATOR_NOT_AVAILABLE, "its order was changed"))
+
     def unlooked_from(self) -> int | None:
         """From which offset on records have to be looked into before they are delivered; None if
         that is not so. The queue must be open."""
-        settings = self._settings_of()
-        is_ordered = self._keys is not None
-        if is_ordered != settings.has_key_order:
-            self.close(Refused(Reason.COORDINATOR_NOT_AVAILABLE, "its order was changed"))
-        machine = self._open_machine()
-        return machine.end if is_ordered or settings.has_delays else None
+        end = self._open_machine().end
+        return end if self._keys is not None or self._settings_of().has_delays else None
 
     @property
     def may_look(self) -> bool:

@@ -7,11 +7,12 @@ from uuid import UUID
 
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import GroupId, MemberId, TopicId
-from penstock.queues.commands import AckBatch, AckType, AcquiredRange, ShareSettings
+from penstock.queues.commands import AckBatch, AckType, AcquiredRange, Later, ShareSettings
 from penstock.queues.decisions import Open, Write, decide_open, decide_write
 from penstock.queues.key_order import KeyAt
 from penstock.queues.layout import QueueKey
 from penstock.queues.leading import LedQueue
+from penstock.queues.looking import Looked
 from penstock.queues.records import QueueStored
 from penstock.queues.state import QueuesState
 from penstock.queues.tally import LeaseTally
@@ -34,8 +35,9 @@ class FakeLog:
         self.is_leader = self.is_settled = True
         self.high_watermark = self.log_end_offset = end
         self.log_start_offset = 0
-        # Of records that have one.
+        # Of records that have one: a key, a time at which they are due.
         self.keys: dict[int, int] = {}
+        self.due: dict[int, int] = {}
         self._advances, self._leaderships = Watches(), Watches()
 
     def check_leader(self) -> None:
@@ -114,7 +116,9 @@ class Leader:
         self.start = start
         self.openings = 0
         self.alarms: AlarmClock[LedQueue] = AlarmClock(self.clock, LedQueue.expire)
-        self.due_alarms: AlarmClock[LedQueue] = AlarmClock(self.clock, LedQueue.make_due)
+        self.due_alarms: AlarmClock[LedQueue] = AlarmClock(
+            self.clock, LedQueue.make_due, has_grace=lambda _: False
+        )
         self.closed: list[LedQueue] = []
         self.queue = LedQueue(
             key=KEY,
@@ -153,9 +157,19 @@ class Leader:
         first = self.queue.next_offset()
         end = min(self.log.high_watermark, first + READ_MAX)
         spans = [(offset, offset) for offset in range(first, end)]
+        if self.queue.unlooked_from() is not None:
+            self.look(spans)
         return self.queue.acquire(
             member_id, spans, records_max=count, batch_size=count, is_exact=True, read_from=first
         )
+
+    def look(self, spans: Sequence[tuple[int, int]]) -> None:
+        now_ms = self.clock.now_ms()
+        later = [
+            Later(at, at, self.log.due[at]) for at, _ in spans if self.log.due.get(at, 0) > now_ms
+        ]
+        keys = [(at, self.log.keys[at]) for at, _ in spans if at in self.log.keys]
+        self.queue.look(spans, Looked(later=later, keys=keys))
 
     async def acquired(self, member_id: MemberId = M, count: int = 500) -> list[AcquiredRange]:
         ranges, commit = self.acquire(member_id, count)
@@ -172,6 +186,7 @@ class Leader:
         """Time passes, and the alarm clock rings as it does in a process that runs on."""
         self.clock.ms += ms
         self.queue.expire()
+        self.queue.make_due()
 
 
 class Asleep:
