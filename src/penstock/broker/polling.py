@@ -292,11 +292,17 @@ class Poll:
         if first is None:
             return found
         known = [batch for batch in found.batches if batch.last < first]
-        new = looked_at_a_time(found.batches[len(known) :]) if queue.may_look else ()
-        if new:
-            settings = self._finder.settings_of(queue)
+        new = found.batches[len(known) :]
+        if not new or not queue.may_look(self._records_left):
+            return found._replace(batches=known)
+        new = looked_at_a_time(new)
+        with queue.looking():
             looked = await self._reads.look(
-                found.range, new, first=first, now_ms=self._clock.now_ms(), settings=settings
+                found.range,
+                new,
+                first=first,
+                now_ms=self._clock.now_ms(),
+                settings=self._finder.settings_of(queue),
             )
             part.looked = queue.look(spans_of(new), looked)
         return found._replace(batches=[*known, *new])

@@ -12,7 +12,8 @@ that another leader gave run for their whole duration from when the queue was op
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -117,6 +118,7 @@ class LedQueue:
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiters = Waiters(lambda: self.has_news)
         self._closed: Refused | None = None
+        self._is_looking = False
         # Headers of producers that are no times, or times too far away.
         self.malformed_count = 0
         self.clamped_count = 0
@@ -350,10 +352,22 @@ class LedQueue:
         end = self._open_machine().end
         return end if self._keys is not None or self._settings_of().has_delays else None
 
-    @property
-    def may_look(self) -> bool:
-        """Whether there is space for what is new."""
-        return self._open_machine().has_space(self._settings_of())
+    def may_look(self, wanted: int) -> bool:
+        """Whether somebody who wants so many records should look for new ones: if there are not
+        enough, and there is space for more, and nobody else does."""
+        machine = self._open_machine()
+        is_needed = machine.available_count < wanted and not self._is_looking
+        return is_needed and machine.has_space(self._settings_of())
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """One poll at a time looks; others take what is known, or wait for what it finds."""
+        self._is_looking = True
+        try:
+            yield
+        finally:
+            self._is_looking = False
+            self.tell_news()
 
     def look(self, spans: Sequence[Span], looked: Looked) -> Commit:
         """Batches were looked into; settled once it is stored which of them are delayed."""

@@ -9,7 +9,7 @@ counted.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from operator import itemgetter
@@ -24,7 +24,7 @@ from penstock.queues.key_order import KeyAt
 from penstock.queues.reading import LogBatch
 from penstock.records.batch import BatchHeader, batch_payload, parse_header
 from penstock.records.errors import CorruptBatch
-from penstock.records.raw_records import Skimmed, read_header_values, skim_records
+from penstock.records.raw_records import Skimmed, header_values, skim_records
 
 DELIVER_AT: Final = b"penstock.deliver.at"
 DELIVER_AFTER: Final = b"penstock.deliver.after"
@@ -79,30 +79,31 @@ def look_into(
         header = parse_header(data)
         try:
             payload = batch_payload(data, header)
-            keys = keys_of(payload, header, first) if settings.has_key_order else []
             is_marked = settings.has_delays and _MARK in payload
-            later = list(_later(payload, header, first, now_ms, looked)) if is_marked else []
-            looked.keys += keys
-            looked.later += later
+            keys = keys_of(payload, header, first) if settings.has_key_order else []
+            later = _later(payload, header, first, now_ms, looked) if is_marked else []
         except CorruptBatch:
             # The producer's bytes go on as they are: the consumer finds out what is wrong with
             # them.
             continue
+        looked.keys += keys
+        looked.later += later
     return looked
-
-
-def _skim(payload: bytes, header: BatchHeader) -> Iterator[Skimmed]:
-    return skim_records(payload, header.record_count, header.last_offset_delta)
 
 
 def keys_of(payload: bytes, header: BatchHeader, first: int) -> list[KeyAt]:
     """Of the records that have a key."""
     base = header.base_offset
+    since = first - base
     return [
         (base + delta, hash(key))
         for _, _, delta, key, _ in _skim(payload, header)
-        if key is not None and base + delta >= first
+        if key is not None and delta >= since
     ]
+
+
+def _skim(payload: bytes, header: BatchHeader) -> Iterator[Skimmed]:
+    return skim_records(payload, header.record_count, header.last_offset_delta)
 
 
 def keys_within(
@@ -130,59 +131,49 @@ def keys_within(
 
 def _later(
     payload: bytes, header: BatchHeader, first: int, now_ms: int, looked: Looked
-) -> Iterator[Later]:
+) -> list[Later]:
     """Neighbours that are due at the same time are one."""
-    run: Later | None = None
-    for offset, due_ms in _due_times(payload, header, first, now_ms, looked):
-        if run is not None and run.last + 1 == offset and run.due_ms == due_ms:
-            run = run._replace(last=offset)
-            continue
-        if run is not None:
-            yield run
-        run = Later(offset, offset, due_ms)
-    if run is not None:
-        yield run
-
-
-def _due_times(
-    payload: bytes, header: BatchHeader, first: int, now_ms: int, looked: Looked
-) -> Iterator[tuple[int, int]]:
-    is_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    later: list[Later] = []
+    base, base_ms = header.base_offset, header.base_timestamp
+    if is_append_time := header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        base_ms = header.max_timestamp
+    # Where the next record is that may have such a header: all others are skipped.
     mark_at = payload.find(_MARK)
     for end, timestamp_delta, delta, _, value_at in _skim(payload, header):
         if mark_at < 0:
-            return
+            break
         if mark_at >= end:
             continue
         mark_at = payload.find(_MARK, end)
-        offset = header.base_offset + delta
+        offset = base + delta
         if offset < first:
             continue
-        timestamp_ms = header.max_timestamp if is_append_time else header.base_timestamp
-        timestamp_ms += 0 if is_append_time else timestamp_delta
-        due_ms = _due_ms(payload, value_at, end, timestamp_ms, looked)
-        if due_ms is None or due_ms <= now_ms:
+        timestamp_ms = base_ms if is_append_time else base_ms + timestamp_delta
+        due_ms = _due_ms(header_values(payload, value_at, end), timestamp_ms, looked)
+        if due_ms <= now_ms:
             continue
         if due_ms > now_ms + DELAY_MS_MAX:
             looked.clamped_count += 1
             due_ms = now_ms + DELAY_MS_MAX
-        yield offset, due_ms
+        if later and later[-1].last + 1 == offset and later[-1].due_ms == due_ms:
+            later[-1] = Later(later[-1].first, offset, due_ms)
+        else:
+            later.append(Later(offset, offset, due_ms))
+    return later
 
 
-def _due_ms(
-    payload: bytes, value_at: int, end: int, timestamp_ms: int, looked: Looked
-) -> int | None:
-    """None where the record does not say, or where what it says is not a time."""
-    # As in Kafka's clients, the last header of a name counts.
-    headers = dict(read_header_values(payload, value_at, end))
+def _due_ms(headers: Mapping[bytes, bytes | None], timestamp_ms: int, looked: Looked) -> int:
+    """0 where the record does not say, or where what it says is not a time."""
     if DELIVER_AT in headers:
         due_ms = _time_ms(headers[DELIVER_AT])
     elif DELIVER_AFTER in headers:
         after_ms = _after_ms(headers[DELIVER_AFTER])
-        due_ms = None if after_ms is None else timestamp_ms + after_ms
+        due_ms = None if after_ms is None else max(0, timestamp_ms + after_ms)
     else:
-        return None
-    looked.malformed_count += due_ms is None
+        return 0
+    if due_ms is None:
+        looked.malformed_count += 1
+        return 0
     return due_ms
 
 
@@ -193,9 +184,9 @@ def _text(value: bytes | None) -> str:
 
 
 def _time_ms(value: bytes | None) -> int | None:
+    if value is not None and value.isdigit() and len(value) <= _TEXT_LENGTH_MAX:
+        return int(value)
     text = _text(value)
-    if text.isascii() and text.isdigit():
-        return int(text)
     try:
         moment = datetime.fromisoformat(text)
         # Without an offset nobody knows which moment is meant.
@@ -205,5 +196,6 @@ def _time_ms(value: bytes | None) -> int | None:
 
 
 def _after_ms(value: bytes | None) -> int | None:
-    text = _text(value)
-    return int(text) if text.isascii() and text.isdigit() else duration_ms(text)
+    if value is not None and value.isdigit() and len(value) <= _TEXT_LENGTH_MAX:
+        return int(value)
+    return duration_ms(_text(value))

@@ -66,6 +66,11 @@ class ShareMachine:
         return self._ranges.end
 
     @property
+    def available_count(self) -> int:
+        """How many of the records that are known can be delivered."""
+        return self._ranges.available_count
+
+    @property
     def leased_count(self) -> int:
         return self._ranges.leased_count
 

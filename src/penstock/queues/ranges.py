@@ -31,6 +31,7 @@ _KEPT = (
     "_available",
     "_by_member",
     "_dying",
+    "available_count",
     "leased_count",
     "delayed_count",
     "blocked_count",
@@ -57,6 +58,7 @@ class RangeMap:
         self._dying: SortedSet[int] = SortedSet()
         self._delayed: SortedList[int] | None = None
         self._by_member: defaultdict[MemberId, set[int]] = defaultdict(set)
+        self.available_count = 0
         self.leased_count = 0
         self.delayed_count = 0
         self.blocked_count = 0
@@ -210,7 +212,9 @@ class RangeMap:
 
     def _count(self, each: Range, sign: int) -> None:
         count = sign * (each.last - each.first + 1)
-        if each.state is _LEASED:
+        if each.state is _AVAILABLE:
+            self.available_count += count
+        elif each.state is _LEASED:
             self.leased_count += count
             if self._tally is not None:
                 assert each.member_id is not None

@@ -1,7 +1,7 @@
 """The records inside a batch as they lie there: found, read, written, without decoding the rest."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from penstock.records.errors import CorruptBatch
 from penstock.records.record import Record
@@ -73,15 +73,10 @@ def _scan_record(payload: bytes, start: int) -> RawRecord:
     )
 
 
-class Skimmed(NamedTuple):
-    """What somebody needs of a record who delivers it later, or in the order of its key."""
-
-    end: int
-    timestamp_delta: int
-    offset_delta: int
-    key: bytes | None
-    # Where the length of its value lies; the headers are behind that.
-    value_at: int
+# What somebody needs of a record who delivers it later, or in the order of its key: where it ends,
+# its timestamp and offset from those of its batch, its key, and where the length of its value lies.
+# The headers are behind that. A plain tuple, since this is made for every record of a queue.
+Skimmed: TypeAlias = tuple[int, int, int, bytes | None, int]
 
 
 def skim_records(payload: bytes, count: int, last_offset_delta: int) -> Iterator[Skimmed]:
@@ -90,24 +85,34 @@ def skim_records(payload: bytes, count: int, last_offset_delta: int) -> Iterator
     start, size, delta_before = 0, len(payload), -1
     for _ in range(count):
         try:
-            # As in `_scan_record`: nearly all numbers take one byte, or two.
+            # Nearly all numbers take one byte, and lengths and offsets often two: read in place.
             byte = payload[start]
-            if byte < 0x80:
-                length, position = (byte >> 1) ^ -(byte & 1), start + 1
+            position = start + 1
+            if byte >= 0x80:
+                more = payload[position]
+                if more < 0x80:
+                    byte, position = byte & 0x7F | more << 7, position + 1
+                    length = (byte >> 1) ^ -(byte & 1)
+                else:
+                    length, position = read_varint(payload, start)
             else:
-                length, position = read_varint(payload, start)
+                length = (byte >> 1) ^ -(byte & 1)
             end = position + length
-            position += 1
-            byte = payload[position]
+            byte = payload[position + 1]
             if byte < 0x80:
-                timestamp_delta, position = (byte >> 1) ^ -(byte & 1), position + 1
+                timestamp_delta, position = (byte >> 1) ^ -(byte & 1), position + 2
             else:
-                timestamp_delta, position = read_varint(payload, position)
+                timestamp_delta, position = read_varint(payload, position + 1)
             byte = payload[position]
             if byte < 0x80:
                 offset_delta, position = (byte >> 1) ^ -(byte & 1), position + 1
             else:
-                offset_delta, position = read_varint(payload, position)
+                more = payload[position + 1]
+                if more < 0x80:
+                    byte = byte & 0x7F | more << 7
+                    offset_delta, position = (byte >> 1) ^ -(byte & 1), position + 2
+                else:
+                    offset_delta, position = read_varint(payload, position)
             byte = payload[position]
             if byte < 0x80:
                 length, position = (byte >> 1) ^ -(byte & 1), position + 1
@@ -123,24 +128,25 @@ def skim_records(payload: bytes, count: int, last_offset_delta: int) -> Iterator
             raise CorruptBatch("a key or a record runs past its end")
         if not delta_before < offset_delta <= last_offset_delta:
             raise CorruptBatch(f"a record is {offset_delta} offsets after its batch's first")
-        yield Skimmed(end, timestamp_delta, offset_delta, key, position)
+        yield end, timestamp_delta, offset_delta, key, position
         start, delta_before = end, offset_delta
     if start != size:
         raise CorruptBatch(f"{size - start} bytes follow the last record")
 
 
-def read_header_values(
-    payload: bytes, value_at: int, end: int
-) -> Iterator[tuple[bytes | None, bytes | None]]:
-    """The headers of a record that was skimmed, as bytes; raises CorruptBatch."""
+def header_values(payload: bytes, value_at: int, end: int) -> dict[bytes, bytes | None]:
+    """The headers of a record that was skimmed, of each name the last; raises CorruptBatch."""
     length, position = read_varint(payload, value_at)
     count, position = read_varint(payload, position + max(0, length))
     if count < 0 or count * 2 > end - position:
         raise CorruptBatch(f"a record can't hold {count} headers")
+    headers: dict[bytes, bytes | None] = {}
     for _ in range(count):
         name, position = _read_nullable(payload, position, end)
         value, position = _read_nullable(payload, position, end)
-        yield name, value
+        if name is not None:
+            headers[name] = value
+    return headers
 
 
 def _read_nullable(payload: bytes, position: int, end: int) -> tuple[bytes | None, int]:

@@ -189,6 +189,7 @@ def test_a_consumer_at_its_limit_gets_more_when_it_has_acked(tmp_path: Path) -> 
     async def scenario() -> None:
         limits = {**EARLIEST, "penstock.queue.consumer.max.record.locks": "3"}
         node, _ = await begin(tmp_path, limits, partitions=2)
+        await node.open(0, 1)
         for partition in (0, 1):
             await node.send(*(b"%d" % i for i in range(5)), partition=partition)
         answers = await node.ask(partitions=(0, 1), is_exact=True)

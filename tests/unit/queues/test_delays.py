@@ -203,10 +203,10 @@ async def test_nothing_new_is_looked_at_while_too_many_wait() -> None:
     leader = await Leader(FakeStore(), log, settings=settings).opened()
     await leader.acquired()
     log.grow()
-    assert not leader.queue.may_look
+    assert not leader.queue.may_look(500)
     assert not leader.queue.has_news
     leader.pass_time(500)
-    assert leader.queue.may_look
+    assert leader.queue.may_look(500)
     assert await leader.acquired() == [AcquiredRange(0, 3, 1)]
 
 
