@@ -33,7 +33,13 @@ from penstock.model.errors import Reason, Refused
 from penstock.model.ids import BrokerId, GroupId, MemberId, PartitionId, TopicId
 from penstock.model.limits import Limits
 from penstock.queues import calls
-from penstock.queues.commands import AckBatch, AckType, AcquiredRange, ShareSettings
+from penstock.queues.commands import (
+    WAITING_MAX,
+    AckBatch,
+    AckType,
+    AcquiredRange,
+    ShareSettings,
+)
 from penstock.queues.decisions import QueueSummary
 from penstock.queues.layout import QueueKey
 from penstock.queues.leading import LedQueue
@@ -81,6 +87,8 @@ class QueueOffset:
     lag: int
     # Behind the start.
     delivery_complete_count: int
+    # What an operator should know of it, if anything.
+    note: str = ""
 
 
 class Queues:
@@ -497,6 +505,14 @@ def _offset(summary: QueueSummary | None, end: int) -> QueueOffset:
         leader_epoch=summary.term,
         lag=UNKNOWN_LAG if end < 0 else max(0, left),
         delivery_complete_count=summary.done_count,
+        note=_full(summary) if summary.waiting_count >= WAITING_MAX else "",
+    )
+
+
+def _full(summary: QueueSummary) -> str:
+    return (
+        f"{summary.waiting_count} records wait for their time or for an earlier one, and the limit"
+        f" is {WAITING_MAX}: nothing new is delivered until there are fewer"
     )
 
 

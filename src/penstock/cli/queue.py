@@ -97,6 +97,9 @@ def describe(name: str, members: bool, bootstrap: str, timeout_s: float, as_json
         for one in found.partitions
     ]
     print_table(("topic", "partition", "start", "lag", "members"), rows)
+    for one in found.partitions:
+        if one.note:
+            click.echo(f"{one.topic}-{one.partition}: {one.note}")
 
 
 @queue.command()
@@ -232,6 +235,7 @@ def _described(found: "QueueDescription") -> dict[str, object]:
                 "start": one.start,
                 "lag": one.lag,
                 "leader_epoch": one.leader_epoch,
+                "note": one.note,
             }
             for one in found.partitions
         ],

@@ -53,6 +53,8 @@ class QueuePartition:
     # Records that are not done with; until there is a start, those where it will be.
     lag: int | None
     leader_epoch: int | None
+    # What an operator should know of it, if anything.
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,6 +256,7 @@ def _partition(topic: str, found: DescribeShareGroupOffsetsResponsePartition) ->
         start=_known(found.start_offset, is_known),
         lag=_known(found.lag, is_known),
         leader_epoch=_known(found.leader_epoch, is_known),
+        note=(found.error_message or "") if is_known else "",
     )
 
 

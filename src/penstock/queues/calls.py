@@ -144,7 +144,14 @@ def read_read(reader: Reader) -> tuple[GroupId, list[QueueKey] | None]:
 
 def encode_summaries(summaries: Iterable[QueueSummary]) -> bytes:
     def pack(each: QueueSummary) -> bytes:
-        numbers = (each.term, each.state_epoch, each.start, each.done_count, each.leased_count)
+        numbers = (
+            each.term,
+            each.state_epoch,
+            each.start,
+            each.done_count,
+            each.leased_count,
+            each.waiting_count,
+        )
         return pack_key(each.key) + b"".join(map(INT64.pack, numbers))
 
     return pack_list(map(pack, summaries))
@@ -159,6 +166,7 @@ def read_summaries(reader: Reader) -> list[QueueSummary]:
             start=reader.int64(),
             done_count=reader.int64(),
             leased_count=reader.int64(),
+            waiting_count=reader.int64(),
         )
         for _ in range(reader.count())
     ]

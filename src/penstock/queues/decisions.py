@@ -59,6 +59,8 @@ class QueueSummary:
     # Behind the start.
     done_count: int
     leased_count: int
+    # Those that take memory until they are delivered, or until an earlier one is done.
+    waiting_count: int
 
 
 def decide_open(state: QueuesState, command: Open) -> tuple[list[QueueRecord], QueueStored]:
@@ -145,6 +147,7 @@ def _summary(queue: Queue) -> QueueSummary:
         start=queue.start,
         done_count=0 if machine is None else machine.done_count,
         leased_count=0 if machine is None else machine.leased_count,
+        waiting_count=0 if machine is None else machine.waiting_count + machine.delayed_count,
     )
 
 

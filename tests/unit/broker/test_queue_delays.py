@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from penstock.broker import polling
-from penstock.broker.queues import AckType
+from penstock.broker import queues as queues_module
+from penstock.broker.queues import AckType, QueueOffset
 from penstock.model.ids import MemberId
 from penstock.queues import looking
 from penstock.queues.commands import AcquiredRange
@@ -238,6 +239,30 @@ def test_wrong_times_are_counted_and_reported(
         queue = node.queues.lead(G, node.topic_id, 0)
         assert (queue.malformed_count, queue.clamped_count) == (1, 1)
         await until(lambda: "too far away" in caplog.text)
+        await node.stop()
+
+    run(scenario)
+
+
+def test_a_queue_in_which_too_many_wait_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queues_module, "WAITING_MAX", 4)
+
+    async def scenario() -> None:
+        node, _ = await begin(tmp_path, DELAY)
+        await node.open(0)
+        await node.send_records(*(record(b"x", after_ms=9_000) for _ in range(3)))
+        assert (await node.poll_now()).ranges == ()
+        wanted = {node.topic_id: [0]}
+        (found,) = (await node.queues.describe_offsets(G, wanted)).values()
+        assert isinstance(found, QueueOffset)
+        assert found.note == ""
+        await node.send_records(record(b"x", after_ms=9_000))
+        assert (await node.poll_now()).ranges == ()
+        (found,) = (await node.queues.describe_offsets(G, wanted)).values()
+        assert isinstance(found, QueueOffset)
+        assert found.note.startswith("4 records wait for their time")
         await node.stop()
 
     run(scenario)

@@ -7,7 +7,8 @@
 - Only the group's coordinator answers.
 
 Differences from Kafka: a partition that its topic does not have is UNKNOWN_TOPIC_OR_PARTITION;
-Kafka does not answer such a request.
+Kafka does not answer such a request. A queue in which too many records wait says so in the error
+message of its partition, without an error code.
 """
 
 from collections.abc import Collection, Mapping
@@ -113,6 +114,8 @@ def _partition(
     elif found is not None:
         answer.start_offset, answer.leader_epoch = found.start, found.leader_epoch
         answer.lag = found.lag
+        # Clients do not look at it where there is no error; our own command line does.
+        answer.error_message = found.note or None
     return answer
 
 
