@@ -18,6 +18,10 @@ from benchmarks.probe import connect, frame, receive_frame
 from penstock.protocol.kafka.api_keys import ApiKey
 from penstock.protocol.kafka.codec import decode
 from penstock.protocol.kafka.headers import decode_response_header
+from penstock.protocol.kafka.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from penstock.protocol.kafka.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -40,7 +44,7 @@ from penstock.protocol.kafka.messages.share_group_heartbeat import (
 from penstock.records.batch import build_batch
 from penstock.records.record import Headers, Record
 
-PRODUCE_VERSION, HEARTBEAT_VERSION, FETCH_VERSION = 9, 1, 1
+PRODUCE_VERSION, HEARTBEAT_VERSION, FETCH_VERSION, FIND_VERSION = 9, 1, 1, 4
 BATCH = 500
 SIZE = 100
 IN_FLIGHT = 5
@@ -137,6 +141,9 @@ class Taker:
     def join(self) -> None:
         """Until it has partitions: the coordinator assigns a little after somebody came."""
         limit = time.monotonic() + JOIN_S_MAX
+        # On Kafka the topic of coordinators is made by who looks for one. There is one broker.
+        request = FindCoordinatorRequest(key_type=0, coordinator_keys=[self._group])
+        self._ask(ApiKey.FIND_COORDINATOR, FIND_VERSION, request, FindCoordinatorResponse)
         while not self._assigned:
             assert time.monotonic() < limit, "nothing was assigned"
             self._beat([self._topic] if self._member_epoch == JOIN_EPOCH else None)
@@ -176,6 +183,7 @@ class Taker:
         answer = self._ask(ApiKey.SHARE_FETCH, FETCH_VERSION, request, ShareFetchResponse)
         assert not answer.error_code, f"a fetch was refused: {answer.error_code}"
         self._session_epoch += 1
+        self.received(answer)
         self._had = {}
         for topic in answer.responses:
             for part in topic.partitions:
@@ -186,6 +194,9 @@ class Taker:
         return sum(
             one.last_offset - one.first_offset + 1 for had in self._had.values() for one in had
         )
+
+    def received(self, answer: ShareFetchResponse) -> None:
+        """For those who want to look at it."""
 
     def close(self) -> None:
         self._connection.close()
