@@ -248,7 +248,7 @@ class Poll:
                 # So that what is to be stored does not pile up.
                 await part.looked
                 part.looked = None
-            if queue.next_offset() <= found.read_from:
+            if queue.next_offset() == found.read_from:
                 return
             # What it looked at is gone from the log, or for later, or waits for an earlier record:
             # there may be something behind it.

@@ -119,6 +119,8 @@ class LedQueue:
         self._waiters = Waiters(lambda: self.has_news)
         self._closed: Refused | None = None
         self._is_looking = False
+        # Where the next poll begins, if it does not matter which record comes first.
+        self._reads_from = 0
         # Headers of producers that are no times, or times too far away.
         self.malformed_count = 0
         self.clamped_count = 0
@@ -269,7 +271,7 @@ class LedQueue:
     def next_offset(self) -> int:
         """Where a poll reads on; the queue must be open."""
         self._follow_log_start()
-        return self._open_machine().first_available()
+        return self._open_machine().first_available(self._reads_from)
 
     def acquire(
         self,
@@ -294,11 +296,18 @@ class LedQueue:
             settings=settings,
             read_from=read_from,
         )
+        self._turn(acquired)
         commit = self._submit(change)
         leases = [item for item in change.ranges if item.state is RecordState.LEASED]
         if leases:
             commit.then(partial(self._leased, leases, settings.lease_ms, end_before))
         return acquired, commit
+
+    def _turn(self, acquired: Sequence[AcquiredRange]) -> None:
+        """Records for later become due anywhere. Polls go through them in turn: if all began with
+        the first, those at the end would wait as long as there are others."""
+        has_turns = acquired and self._settings_of().has_delays
+        self._reads_from = acquired[-1].last + 1 if has_turns else 0
 
     def acknowledge(self, member_id: MemberId, batches: Sequence[AckBatch]) -> Commit:
         """All of it or, with Refused, nothing."""

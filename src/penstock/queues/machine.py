@@ -100,9 +100,12 @@ class ShareMachine:
     def dying_count(self) -> int:
         return self._ranges.dying_count
 
-    def first_available(self) -> int:
-        """Where to read next: the first record that came back, or `end`."""
-        first = self._ranges.first_available()
+    def first_available(self, since: int = 0) -> int:
+        """Where to read next: the first record that came back, or `end`. One behind `since` comes
+        before all others."""
+        first = self._ranges.first_available(since)
+        if first is None and since:
+            first = self._ranges.first_available()
         return self.end if first is None else first
 
     def has_room(self, settings: ShareSettings) -> bool:

@@ -140,8 +140,11 @@ class RangeMap:
         floor = self.at(first) if first <= last else None
         return first if floor is None else floor.first
 
-    def first_available(self) -> int | None:
-        return self._available[0] if self._available else None
+    def first_available(self, since: int = 0) -> int | None:
+        """The first offset of a range that can be delivered, if one begins there or behind it."""
+        if not since:
+            return self._available[0] if self._available else None
+        return next(self._available.irange(since), None)
 
     def next_due_ms(self) -> int | None:
         if not self.delayed_count:
