@@ -18,6 +18,7 @@ from benchmarks import (
     latency_over_partitions,
     many_partitions,
     pipeline_iot,
+    queues,
     recovery,
     replay,
     replication,
@@ -57,6 +58,7 @@ WORKLOADS: dict[str, Workload] = {
     "many-partitions-idle": thousands_of_partitions.run,
     "steady-load": steady_load.run,
     "groups": groups.run,
+    "queues": queues.run,
 }
 
 SPARK_WORKLOADS: dict[str, SparkWorkload] = {

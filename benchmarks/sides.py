@@ -99,14 +99,14 @@ def penstock_and_kafka_of_three(mode: Mode, folder: Path) -> Iterator[list[Side]
 
 
 @contextmanager
-def kafka_nodes(folder: Path, nodes: int) -> Iterator[Sequence[Side]]:
-    """Nothing where it can't run."""
+def kafka_nodes(folder: Path, nodes: int, **settings: str) -> Iterator[Sequence[Side]]:
+    """Nothing where it can't run; settings are given with `_` for `.`."""
     if missing():
         yield ()
         return
     place = folder / "kafka"
     place.mkdir()
-    with apache_kafka(place, nodes, jvm_flags=KAFKA_JVM) as bootstrap:
+    with apache_kafka(place, nodes, jvm_flags=KAFKA_JVM, **settings) as bootstrap:
         pids = tuple(
             child.pid for child in psutil.Process().children() if _runs_in(child, str(place))
         )

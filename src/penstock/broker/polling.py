@@ -6,19 +6,20 @@ the next one, so that a thousand waiting consumers cost no more than one.
 """
 
 import asyncio
-from collections.abc import Callable, Container, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
-from penstock.broker.cold_reads import ColdReads
 from penstock.broker.later import Task
+from penstock.broker.queue_reads import Found, QueueReads, spans_of
 from penstock.model.clock import Clock
-from penstock.model.errors import Reason, Refused, StorageDamaged
+from penstock.model.errors import Reason, Refused
 from penstock.model.file_ranges import FileRange
 from penstock.model.ids import GroupId, MemberId, TopicId
-from penstock.queues.commands import AcquiredRange
+from penstock.queues.commands import AcquiredRange, ShareSettings
 from penstock.queues.leading import LedQueue
-from penstock.queues.reading import LogBatch, build, plan, scan_batches
+from penstock.queues.looking import looked_at_a_time
+from penstock.queues.reading import build, plan
 from penstock.records.errors import CorruptBatch
 from penstock.replication.commit import Commit
 from penstock.replication.replica import Replica
@@ -26,6 +27,9 @@ from penstock.replication.replica import Replica
 # What is over in a moment. Consumers would not know what to do with such an error of a partition:
 # as on Kafka, there is just nothing for them now.
 _NOT_NOW = frozenset({Reason.COORDINATOR_NOT_AVAILABLE, Reason.THROTTLED})
+# How often a poll reads on in one partition, past records that it can't have now, before it lets
+# others go first.
+STEPS_MAX = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,19 +73,6 @@ class AcquiredPartition:
         self.records = None
 
 
-class Found(NamedTuple):
-    """Whole batches that were read from the log."""
-
-    range: FileRange
-    batches: Sequence[LogBatch]
-    # Where the reading began. What lies before the first batch is not in the log.
-    read_from: int
-
-    @property
-    def spans(self) -> list[tuple[int, int]]:
-        return [(batch.first, batch.last) for batch in self.batches if batch.is_data]
-
-
 class QueueFinder(Protocol):
     """Which queues this node leads."""
 
@@ -90,12 +81,13 @@ class QueueFinder(Protocol):
         ...
 
     def replica_of(self, queue: LedQueue, /) -> Replica: ...
+    def settings_of(self, queue: LedQueue, /) -> ShareSettings: ...
 
 
 class _Part:
     """One partition of a poll."""
 
-    __slots__ = ("answer", "building", "commit", "opening", "queue", "replica")
+    __slots__ = ("answer", "building", "commit", "looked", "opening", "queue", "replica")
 
     def __init__(self, wanted: WantedShare) -> None:
         self.answer = AcquiredPartition(wanted=wanted)
@@ -106,12 +98,14 @@ class _Part:
         self.opening: Commit | None = None
         self.commit: Commit | None = None
         self.building: asyncio.Future[None] | None = None
+        # What it found out about records that it did not lease.
+        self.looked: Commit | None = None
 
     def refuse(self, refused: Refused) -> None:
         self.answer.release()
         self.answer.ranges = ()
         self.answer.detail = refused.detail
-        self.opening = self.commit = self.building = None
+        self.opening = self.commit = self.building = self.looked = None
         if refused.reason not in _NOT_NOW:
             self.answer.reason = refused.reason
 
@@ -122,14 +116,14 @@ class Poll:
         query: AcquireQuery,
         *,
         finder: QueueFinder,
-        cold_reads: ColdReads,
+        reads: QueueReads,
         clock: Clock,
         wait_s: float,
         bytes_max: int,
     ) -> None:
         self._query = query
         self._finder = finder
-        self._cold_reads = cold_reads
+        self._reads = reads
         self._clock = clock
         self._wait_s = wait_s
         self._bytes_left = min(query.bytes_max, bytes_max)
@@ -206,8 +200,9 @@ class Poll:
         queue = part.queue
         if queue is None or part.answer.reason is not None:
             return False
+        queue.follow_settings()
         if queue.is_open:
-            return queue.has_news
+            return queue.has_news and queue.room_of(self._query.member_id) > 0
         opening = part.opening
         if opening is not None and opening.error is not None:
             # It was tried for long enough: the next poll tries again.
@@ -238,13 +233,26 @@ class Poll:
     async def _take(self, part: _Part, share: int) -> None:
         queue = part.queue
         assert queue is not None
-        while True:
+        for _ in range(STEPS_MAX):
             found = await self._read(part, min(share, part.answer.wanted.bytes_max))
-            if found is None or self._lease(part, queue, found):
+            if found is None:
                 return
-            if queue.next_offset() <= found.read_from:
+            try:
+                found = await self._look_into(part, queue, found)
+            except BaseException:
+                found.range.release()
+                raise
+            if self._lease(part, queue, found):
                 return
-            # What it looked at is gone from the log, and there may be something behind it.
+            if part.looked is not None:
+                # So that what is to be stored does not pile up.
+                await part.looked
+                part.looked = None
+            if queue.next_offset() == found.read_from:
+                return
+            # What it looked at is gone from the log, or for later, or waits for an earlier record:
+            # there may be something behind it.
+        queue.tell_news()
 
     def _lease(self, part: _Part, queue: LedQueue, found: Found) -> bool:
         query = self._query
@@ -271,41 +279,35 @@ class Poll:
     # Reading
 
     async def _read(self, part: _Part, bytes_max: int) -> Found | None:
-        """What the queue should look at next; waits only for what may not be in memory."""
+        """What the queue should look at next."""
         queue, replica = part.queue, part.replica
         assert queue is not None
         assert replica is not None
-        offset = read_from = queue.next_offset()
-        while True:
-            if replica.needs_index(offset):
-                await self._in_worker(lambda at=offset: replica.load_index(at))  # type: ignore[misc]
-            found = replica.read(offset, bytes_max)
-            if found is None:
-                return None
-            batches = await self._scan(replica, found, queue.machine.letters.copiers)
-            if any(batch.is_data for batch in batches):
-                return Found(found, batches, read_from)
-            # Only what compaction left of other records: what is behind it counts.
-            offset = batches[-1].last + 1
-            found.release()
+        return await self._reads.read(
+            replica, queue.next_offset(), bytes_max, queue.machine.letters.copiers
+        )
 
-    async def _scan(
-        self, replica: Replica, found: FileRange, own_copiers: Container[int]
-    ) -> list[LogBatch]:
-        try:
-            if not replica.is_hot(found):
-                await self._in_worker(lambda: replica.warm(found))
-            return scan_batches(found, own_copiers)
-        except (OSError, StorageDamaged) as error:
-            found.release()
-            raise replica.unreadable(error) from error
-        except CorruptBatch as error:
-            found.release()
-            detail = f"{replica.partition} can't be read: {error}"
-            raise Refused(Reason.STORAGE_ERROR, detail) from error
-        except BaseException:
-            found.release()
-            raise
+    async def _look_into(self, part: _Part, queue: LedQueue, found: Found) -> Found:
+        """If the queue has to know more of records before it delivers them: that, of the next
+        ones. What is new and was not looked into is left out."""
+        first = queue.unlooked_from()
+        if first is None:
+            return found
+        known = [batch for batch in found.batches if batch.last < first]
+        new = found.batches[len(known) :]
+        if not new or not queue.may_look(self._records_left):
+            return found._replace(batches=known)
+        new = looked_at_a_time(new)
+        with queue.looking():
+            looked = await self._reads.look(
+                found.range,
+                new,
+                first=first,
+                now_ms=self._clock.now_ms(),
+                settings=self._finder.settings_of(queue),
+            )
+            part.looked = queue.look(spans_of(new), looked)
+        return found._replace(batches=[*known, *new])
 
     def _cut(self, part: _Part, found: Found) -> int:
         """Leaves the part with the bytes of its records, at once or once they are built."""
@@ -321,13 +323,9 @@ class Poll:
         def work() -> None:
             part.answer.records = build(whole, cutting, acquired)
 
-        part.building = asyncio.ensure_future(self._in_worker(work, whole.release))
+        part.building = asyncio.ensure_future(self._reads.in_worker(work, pinned=whole))
+        whole.release()
         return sum(batch.size for batch in cutting.built)
-
-    async def _in_worker(
-        self, work: Callable[[], None], then: Callable[[], None] = lambda: None
-    ) -> None:
-        await self._cold_reads.done(work, then)
 
     async def _stored(self) -> None:
         """Until the leases are stored and the records are there, or are known not to be."""

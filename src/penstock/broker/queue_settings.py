@@ -5,6 +5,16 @@ from dataclasses import replace
 
 from penstock.cluster.coordinator import Cluster
 from penstock.cluster.dead_letter_settings import COPY_RECORD_ENABLE, TOPIC_NAME
+from penstock.cluster.group_settings import GROUPS_MAX
+from penstock.cluster.queue_settings import (
+    CONSUMER_MAX_RECORD_LOCKS,
+    DELAY_ENABLE,
+    GROUP_MAX_RECORD_LOCKS,
+    KEY_ORDER_ENABLE,
+    RETRY_BACKOFF_JITTER_PERCENT,
+    RETRY_BACKOFF_MAX_MS,
+    RETRY_BACKOFF_MS,
+)
 from penstock.cluster.share_settings import (
     AUTO_OFFSET_RESET,
     DELIVERY_COUNT_LIMIT,
@@ -15,25 +25,37 @@ from penstock.cluster.share_settings import (
     start_position,
 )
 from penstock.model.ids import GroupId
+from penstock.queues.backoff import Backoff
 from penstock.queues.commands import ShareSettings
 from penstock.queues.layout import QueueKey
 
 
 class SettingsOfQueues:
-    """Asked for every request about records, so what all groups share is made once per change."""
+    """Asked for every request about records, so settings are made once per change."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._made_from: Mapping[str, str] | None = None
-        self._shared = ShareSettings()
+        self._broker: Mapping[str, str] | None = None
+        self._shared: ShareSettings | None = None
+        # Of groups that have some of their own, with what they were made from.
+        self._own: dict[GroupId, tuple[Mapping[str, str], ShareSettings]] = {}
 
     def of(self, group_id: GroupId) -> ShareSettings:
-        if group_id in self._cluster.group_configs:
-            return self._make(group_id)
-        if self._made_from is not self._cluster.broker_settings:
-            self._made_from = self._cluster.broker_settings
-            self._shared = self._make(group_id)
-        return self._shared
+        if self._broker is not self._cluster.broker_settings:
+            self._broker = self._cluster.broker_settings
+            self._shared, self._own = None, {}
+        configs = self._cluster.group_configs.get(group_id)
+        if configs is None:
+            if self._shared is None:
+                self._shared = self._make(group_id)
+            return self._shared
+        made_from, own = self._own.get(group_id, (None, None))
+        if own is None or made_from is not configs:
+            own = self._make(group_id)
+            if len(self._own) >= GROUPS_MAX:
+                self._own = {}
+            self._own[group_id] = configs, own
+        return own
 
     def of_queue(self, key: QueueKey) -> ShareSettings:
         """What a group gives up of its own dead letters does not become letters again."""
@@ -59,10 +81,26 @@ class SettingsOfQueues:
 
     def _make(self, group_id: GroupId) -> ShareSettings:
         setting = self._cluster.group_setting
+
+        def number(name: str) -> int:
+            return int(setting(group_id, name))
+
+        def is_on(name: str) -> bool:
+            return setting(group_id, name) == "true"
+
         return ShareSettings(
-            lease_ms=int(setting(group_id, RECORD_LOCK_DURATION_MS)),
-            delivery_attempts_max=int(setting(group_id, DELIVERY_COUNT_LIMIT)),
-            leased_max=int(setting(group_id, PARTITION_MAX_RECORD_LOCKS)),
-            is_renewable=setting(group_id, RENEW_ACKNOWLEDGE_ENABLE) == "true",
+            lease_ms=number(RECORD_LOCK_DURATION_MS),
+            delivery_attempts_max=number(DELIVERY_COUNT_LIMIT),
+            leased_max=number(PARTITION_MAX_RECORD_LOCKS),
+            is_renewable=is_on(RENEW_ACKNOWLEDGE_ENABLE),
+            backoff=Backoff(
+                first_ms=number(RETRY_BACKOFF_MS),
+                max_ms=number(RETRY_BACKOFF_MAX_MS),
+                jitter_percent=number(RETRY_BACKOFF_JITTER_PERCENT),
+            ),
+            has_delays=is_on(DELAY_ENABLE),
+            has_key_order=is_on(KEY_ORDER_ENABLE),
+            member_leased_max=number(CONSUMER_MAX_RECORD_LOCKS),
+            group_leased_max=number(GROUP_MAX_RECORD_LOCKS),
             has_dead_letters=bool(setting(group_id, TOPIC_NAME)),
         )

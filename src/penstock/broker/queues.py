@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 
 from penstock.broker.cold_reads import ColdReads
 from penstock.broker.dead_letters import DeadLetters, Identities, Publisher
@@ -24,6 +25,7 @@ from penstock.broker.polling import (
     Poll,
     WantedShare,
 )
+from penstock.broker.queue_reads import QueueReads
 from penstock.broker.queue_settings import SettingsOfQueues
 from penstock.broker.redriving import RedriveResult, Redriving
 from penstock.broker.share_coordinators import CALL_S_MAX, Peers, ShareCoordinators
@@ -35,11 +37,18 @@ from penstock.model.errors import Reason, Refused
 from penstock.model.ids import BrokerId, GroupId, MemberId, PartitionId, TopicId
 from penstock.model.limits import Limits
 from penstock.queues import calls
-from penstock.queues.commands import AckBatch, AckType, AcquiredRange
+from penstock.queues.commands import (
+    WAITING_MAX,
+    AckBatch,
+    AckType,
+    AcquiredRange,
+    ShareSettings,
+)
 from penstock.queues.decisions import QueueSummary
 from penstock.queues.layout import QueueKey
 from penstock.queues.leading import LedQueue
 from penstock.queues.records import UNRESOLVED
+from penstock.queues.tally import LeaseTally
 from penstock.replication.alarm_clock import AlarmClock
 from penstock.replication.commit import Commit
 from penstock.replication.positions import Position
@@ -92,6 +101,8 @@ class QueueOffset:
     redriven_count: int = 0
     # Why they are still on their way, if something is wrong.
     trouble: str = ""
+    # What an operator should know of it, if anything.
+    note: str = ""
 
 
 class Queues:
@@ -109,6 +120,7 @@ class Queues:
         topics: Topics,
         publisher: Publisher,
         identities: Identities,
+        random_below: Callable[[int], int],
     ) -> None:
         self._cluster = cluster
         self._partitions = partitions
@@ -118,8 +130,15 @@ class Queues:
         self._clock = clock
         self._limits = limits
         self._settings = SettingsOfQueues(cluster)
-        self._cold_reads = ColdReads(executor)
+        self._random_below = random_below
+        cold_reads = ColdReads(executor)
+        self._reads = QueueReads(cold_reads)
+        self._tally = LeaseTally()
         self._alarms: AlarmClock[LedQueue] = AlarmClock(clock, LedQueue.expire)
+        # Nobody can have said anything in time about records that wait: no grace after a stall.
+        self._due_alarms: AlarmClock[LedQueue] = AlarmClock(
+            clock, LedQueue.make_due, has_grace=lambda _: False
+        )
         self._letters = DeadLetters(
             cluster=cluster,
             topics=topics,
@@ -129,7 +148,7 @@ class Queues:
             identities=identities,
             peers=peers,
             settings=self._settings,
-            cold_reads=self._cold_reads,
+            cold_reads=cold_reads,
             clock=clock,
             replica_of=self.replica_of,
         )
@@ -171,6 +190,7 @@ class Queues:
             self._waking.cancel()
         self._close_all(Refused(Reason.NOT_LEADER_OR_FOLLOWER, "the broker is shutting down"))
         self._alarms.stop()
+        self._due_alarms.stop()
         await self._coordinators.close()
 
     # Records
@@ -182,7 +202,7 @@ class Queues:
         poll = Poll(
             query,
             finder=self,
-            cold_reads=self._cold_reads,
+            reads=self._reads,
             clock=self._clock,
             wait_s=wait_ms / 1000 if self._polling < POLLS_WAITING_MAX else 0.0,
             bytes_max=self._limits.fetch_bytes_max,
@@ -525,15 +545,22 @@ class Queues:
         except KeyError:
             raise Refused(Reason.NOT_LEADER_OR_FOLLOWER, f"{queue.key} is closed") from None
 
+    def settings_of(self, queue: LedQueue) -> ShareSettings:
+        return self._settings.of(queue.key.group_id)
+
     def _new(self, key: QueueKey, replica: Replica) -> LedQueue:
         return LedQueue(
             key=key,
             log=replica,
             store=self._coordinators,
             alarms=self._alarms,
+            due_alarms=self._due_alarms,
             clock=self._clock,
+            random_below=self._random_below,
+            tally=self._tally.of_queue(key.group_id),
             settings_of=lambda: self._settings.of_queue(key),
             resolve_start=lambda: self._resolve_start(key.group_id, replica),
+            read_keys=partial(self._reads.keys, replica),
             next_opening=self._next_opening,
             on_closed=self._closed,
             on_dying=self._letters.carry,
@@ -621,6 +648,14 @@ def _offset(summary: QueueSummary | None, end: int, trouble: str) -> QueueOffset
         sent_count=summary.letters.sent_count,
         redriven_count=summary.letters.redriven_count,
         trouble=trouble,
+        note=_full(summary) if summary.waiting_count >= WAITING_MAX else "",
+    )
+
+
+def _full(summary: QueueSummary) -> str:
+    return (
+        f"{summary.waiting_count} records wait for their time or for an earlier one, and the limit"
+        f" is {WAITING_MAX}: nothing new is delivered until there are fewer"
     )
 
 

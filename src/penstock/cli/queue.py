@@ -22,9 +22,12 @@ if TYPE_CHECKING:
 
 PREFIX = "share."
 LETTERS_PREFIX = "errors.deadletterqueue."
+# Of settings that Kafka does not have.
+OWN_PREFIX = "penstock.queue."
+PREFIXES = (PREFIX, LETTERS_PREFIX, OWN_PREFIX)
 # Records that one request brings back.
 REDRIVEN_AT_A_TIME = 1_000
-# What people type, and Kafka's names of it.
+# What people type, and the names of it in the protocol.
 SHORT_NAMES = MappingProxyType(
     {
         "start": "share.auto.offset.reset",
@@ -38,6 +41,13 @@ SHORT_NAMES = MappingProxyType(
         "assignment.interval": "share.assignment.interval.ms",
         "dead.letters": "errors.deadletterqueue.topic.name",
         "dead.letters.copy": "errors.deadletterqueue.copy.record.enable",
+        "backoff": "penstock.queue.retry.backoff.ms",
+        "backoff.max": "penstock.queue.retry.backoff.max.ms",
+        "backoff.jitter": "penstock.queue.retry.backoff.jitter.percent",
+        "delay": "penstock.queue.delay.enable",
+        "key.order": "penstock.queue.key.order.enable",
+        "consumer.limit": "penstock.queue.consumer.max.record.locks",
+        "group.limit": "penstock.queue.group.max.record.locks",
     }
 )
 _UNITS_MS = MappingProxyType({"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000})
@@ -107,6 +117,8 @@ def describe(name: str, members: bool, bootstrap: str, timeout_s: float, as_json
     for one in found.partitions:
         if one.trouble:
             click.echo(f"{one.topic}-{one.partition} can't send dead letters: {one.trouble}")
+        if one.note:
+            click.echo(f"{one.topic}-{one.partition}: {one.note}")
 
 
 @queue.command()
@@ -160,11 +172,12 @@ def settings(
 ) -> None:
     """Show or change a queue's settings.
 
-    NAME is one of Kafka's names, as in share.record.lock.duration.ms, or short: start, isolation,
+    NAME is a full name, as in share.record.lock.duration.ms, or short: start, isolation,
     lock.duration, lock.limit, delivery.limit, renew, session.timeout, heartbeat.interval,
-    assignment.interval, dead.letters (the topic for what is given up), dead.letters.copy.
-    Durations have a unit (500ms, 60s, 5m, 1h). Settings can be changed before the queue is used for
-    the first time.
+    assignment.interval, dead.letters (the topic for what is given up), dead.letters.copy; and
+    those that Kafka does not have: backoff, backoff.max, backoff.jitter, delay, key.order,
+    consumer.limit, group.limit. Durations have a unit (500ms, 60s, 5m, 1h). Settings can be changed
+    before the queue is used for the first time.
     """
     set_to = dict(_change(text) for text in changes)
     unset = [_full_name(one) for one in reset]
@@ -177,8 +190,7 @@ def settings(
         configs, resource = Configs(connection), Resource(group=name)
         if set_to or unset:
             configs.alter(resource, set_to=set_to, unset=unset)
-        prefixes = (PREFIX, LETTERS_PREFIX)
-        found = [one for one in configs.all(resource) if one.name.startswith(prefixes)]
+        found = [one for one in configs.all(resource) if one.name.startswith(PREFIXES)]
     if not found:
         raise CommandFailed(f"The broker at {bootstrap} has no settings of queues.")
     _print_settings(found, as_json)
@@ -202,10 +214,11 @@ def _full_name(name: str) -> str:
     name = name.strip()
     if name in SHORT_NAMES:
         return SHORT_NAMES[name]
-    if name.startswith((PREFIX, LETTERS_PREFIX)):
+    if name.startswith(PREFIXES):
         return name
-    if PREFIX + name in SHORT_NAMES.values():
-        return PREFIX + name
+    for prefix in PREFIXES:
+        if prefix + name in SHORT_NAMES.values():
+            return prefix + name
     raise click.BadParameter(f"There is no setting {name!r}; there are {', '.join(SHORT_NAMES)}")
 
 
@@ -282,6 +295,7 @@ def _described(found: "QueueDescription") -> dict[str, object]:
                 "dead_letters": one.dead_letters,
                 "redriven": one.redriven,
                 "trouble": one.trouble,
+                "note": one.note,
             }
             for one in found.partitions
         ],

@@ -63,6 +63,8 @@ class QueuePartition:
     dead_letters: int = 0
     redriven: int = 0
     trouble: str = ""
+    # What an operator should know of it, if anything.
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,6 +305,7 @@ def _partition(topic: str, found: DescribeShareGroupOffsetsResponsePartition) ->
         dead_letters=found.dead_letters_sent,
         redriven=found.dead_letters_redriven,
         trouble=found.dead_letters_trouble,
+        note=(found.error_message or "") if is_known else "",
     )
 
 

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from penstock.cluster.broker_settings import BROKER_SETTINGS
 from penstock.cluster.dead_letter_settings import DEAD_LETTER_GROUP_SETTINGS
+from penstock.cluster.queue_settings import QUEUE_SETTINGS, check_backoff
 from penstock.cluster.settings import (
     BadValue,
     ConfigType,
@@ -62,6 +63,7 @@ GROUP_SETTINGS = table(
     _of_members(SHARE_HEARTBEAT_INTERVAL_MS, 5_000, 1, _HEARTBEATS),
     *SHARE_GROUP_SETTINGS,
     *DEAD_LETTER_GROUP_SETTINGS,
+    *QUEUE_SETTINGS,
 )
 # Several heartbeats have to fit into a session.
 _SESSIONS: Final = (
@@ -105,6 +107,7 @@ def check_group_configs(
         checked[name] = _normalised(setting, text)
     _check_bounds(checked, broker)
     _check_sessions(checked, broker)
+    _check_backoff(checked)
     return checked
 
 
@@ -135,6 +138,13 @@ def _check_sessions(checked: Mapping[str, str], broker: Mapping[str, str]) -> No
         )
         if session_ms <= heartbeat_ms:
             raise _refused(f"{session} must be greater than {heartbeat}")
+
+
+def _check_backoff(checked: Mapping[str, str]) -> None:
+    try:
+        check_backoff(checked)
+    except BadValue as fault:
+        raise _refused(str(fault)) from None
 
 
 def _refused(detail: str) -> Refused:

@@ -3,12 +3,10 @@
 How long members may be silent is said where the other settings of membership are.
 """
 
-import re
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from penstock.cluster.settings import (
-    LONG_MAX,
     BadValue,
     Check,
     ConfigType,
@@ -19,6 +17,7 @@ from penstock.cluster.settings import (
     between,
     one_of,
 )
+from penstock.model.durations import duration_ms
 
 BOOLEAN, STRING = ConfigType.BOOLEAN, ConfigType.STRING
 INT, SHORT = ConfigType.INT, ConfigType.SHORT
@@ -33,15 +32,6 @@ SHARE_ASSIGNMENT_INTERVAL_MS: Final = "share.assignment.interval.ms"
 MAX_SHARE_SESSIONS: Final = "group.share.max.share.sessions"
 
 _BY_DURATION: Final = "by_duration:"
-# ISO 8601 as Java reads it: each number may have a sign, and so may the whole.
-_DURATION: Final = re.compile(
-    r"([-+]?)P(?:([-+]?[0-9]+)D)?"
-    r"(?:T(?=[-+0-9])(?:([-+]?[0-9]+)H)?(?:([-+]?[0-9]+)M)?"
-    r"(?:([-+]?[0-9]+)(?:[.,]([0-9]{0,9}))?S)?)?",
-    re.IGNORECASE | re.ASCII,
-)
-_SECONDS: Final = (24 * 3600, 3600, 60, 1)
-_DURATION_LENGTH_MAX: Final = 100
 
 
 class StartKind(Enum):
@@ -64,31 +54,13 @@ def start_position(text: str) -> StartPosition:
     if text == "latest":
         return StartPosition(StartKind.LATEST)
     if text.startswith(_BY_DURATION):
-        ago_ms = _duration_ms(text.removeprefix(_BY_DURATION))
+        ago_ms = duration_ms(text.removeprefix(_BY_DURATION))
         if ago_ms is not None:
             return StartPosition(StartKind.BY_DURATION, ago_ms)
     raise BadValue(
         f"Invalid value `{text}` for configuration {AUTO_OFFSET_RESET}. The value must be either "
         f"'earliest', 'latest' or of the format '{_BY_DURATION}<PnDTnHnMn.nS>'."
     )
-
-
-def _duration_ms(text: str) -> int | None:
-    """None where it is not a duration, or a negative one."""
-    found = _DURATION.fullmatch(text) if len(text) <= _DURATION_LENGTH_MAX else None
-    if found is None:
-        return None
-    sign, *numbers, fraction = found.groups()
-    if not any(numbers):
-        return None
-    seconds = sum(
-        int(number or 0) * factor for number, factor in zip(numbers, _SECONDS, strict=True)
-    )
-    micros = int((fraction or "").ljust(6, "0")[:6])
-    is_backwards = (numbers[-1] or "").startswith("-")
-    whole = seconds * 1_000_000 + (-micros if is_backwards else micros)
-    whole = -whole if sign == "-" else whole
-    return whole // 1_000 if whole >= 0 and abs(seconds) <= LONG_MAX else None
 
 
 def _check_start(value: Value) -> str | None:

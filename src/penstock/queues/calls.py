@@ -148,8 +148,16 @@ def read_read(reader: Reader) -> tuple[GroupId, list[QueueKey] | None]:
 
 def encode_summaries(summaries: Iterable[QueueSummary]) -> bytes:
     def pack(each: QueueSummary) -> bytes:
-        numbers = (each.term, each.state_epoch, each.start, each.done_count, each.leased_count)
-        whole = b"".join(map(INT64.pack, (*numbers, each.dying_count)))
+        numbers = (
+            each.term,
+            each.state_epoch,
+            each.start,
+            each.done_count,
+            each.leased_count,
+            each.waiting_count,
+            each.dying_count,
+        )
+        whole = b"".join(map(INT64.pack, numbers))
         return pack_key(each.key) + whole + pack_letters(each.letters)
 
     return pack_list(map(pack, summaries))
@@ -164,6 +172,7 @@ def read_summaries(reader: Reader) -> list[QueueSummary]:
             start=reader.int64(),
             done_count=reader.int64(),
             leased_count=reader.int64(),
+            waiting_count=reader.int64(),
             dying_count=reader.int64(),
             letters=read_letters(reader),
         )

@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from penstock.model.ids import MemberId
+from penstock.queues.backoff import NO_BACKOFF, Backoff
 from penstock.queues.letters import Death as Death
 from penstock.queues.letters import LetterState
 
@@ -18,6 +19,8 @@ LEASED_MAX = 2_000
 # Records that are done while an earlier one is not, that are delivered later, or that wait for a
 # dead-letter topic. Each may be a range of its own in memory.
 WAITING_MAX = 1_000_000
+# How far a queue with order per key looks past records that wait for an earlier one of their key.
+BLOCKED_MAX = 100_000
 
 
 class RecordState(IntEnum):
@@ -33,6 +36,9 @@ class RecordState(IntEnum):
     DEAD = 4
     # Is delivered at a later time. Kafka does not have it.
     DELAYED = 5
+    # Available, but an earlier record of its key is not done with. Only the leader of a queue
+    # with order per key knows it: it follows from the log, and is never stored.
+    BLOCKED = 6
 
 
 class Range(NamedTuple):
@@ -52,6 +58,14 @@ class Range(NamedTuple):
     death: Death = Death.NONE
     # How often they were brought back from the dead, as long as they are not done with.
     redrives: int = 0
+
+
+class Later(NamedTuple):
+    """Records of one batch that their producer wants delivered at a later time, all at the same."""
+
+    first: int
+    last: int
+    due_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +119,18 @@ class ShareSettings:
     leased_max: int = LEASED_MAX
     # How many may be done behind one that is not, or wait for their time.
     waiting_max: int = WAITING_MAX
+    # How many may wait for an earlier one of their key.
+    blocked_max: int = BLOCKED_MAX
     is_renewable: bool = True
     # Whether what is given up goes to a dead-letter topic first.
     has_dead_letters: bool = False
+    # How long what a member gives back waits until it is tried again.
+    backoff: Backoff = NO_BACKOFF
+    # Whether producers may say when a record is delivered, and whether a record waits for earlier
+    # ones of its key. With either, records are looked into before they are delivered.
+    has_delays: bool = False
+    has_key_order: bool = False
+    # How many records one member, and all members together, may have of all queues of the group
+    # that one broker leads; 0 for no limit.
+    member_leased_max: int = 0
+    group_leased_max: int = 0

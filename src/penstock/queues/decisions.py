@@ -60,6 +60,8 @@ class QueueSummary:
     # Behind the start.
     done_count: int
     leased_count: int
+    # Those that take memory until they are delivered, or until an earlier one is done.
+    waiting_count: int
     dying_count: int = 0
     letters: LetterState = field(default_factory=LetterState)
 
@@ -148,6 +150,7 @@ def _summary(queue: Queue) -> QueueSummary:
         start=queue.start,
         done_count=0 if machine is None else machine.done_count,
         leased_count=0 if machine is None else machine.leased_count,
+        waiting_count=0 if machine is None else machine.waiting_count + machine.delayed_count,
         dying_count=0 if machine is None else machine.dying_count,
         # What is planned is for the leader alone.
         letters=LetterState() if machine is None else replace(machine.letters, plan=None),

@@ -42,7 +42,7 @@ def is_last_attempt(attempts: int, attempts_max: int) -> bool:
 def has_space(ranges: RangeMap, settings: ShareSettings) -> bool:
     """Whether the map may learn of new records: those that wait in it take memory."""
     waiting = ranges.waiting_count + ranges.delayed_count + ranges.dying_count
-    return waiting < settings.waiting_max
+    return waiting < settings.waiting_max and ranges.blocked_count < settings.blocked_max
 
 
 def groups(spans: Iterable[Span], batch_size: int) -> Iterator[list[Span]]:

@@ -30,7 +30,7 @@ _SENDER: Final = Struct(">16siqhi")
 _REDRIVEN: Final = Struct(">16siq")
 _COUNTS: Final = Struct(">qq")
 _NO_MEMBER: Final = -1
-_STATES: Final = {int(state): state for state in RecordState}
+_STATES: Final = {int(state): state for state in RecordState if state is not RecordState.BLOCKED}
 _DEATHS: Final = {int(death): death for death in Death}
 
 
@@ -252,7 +252,8 @@ def _range(fields: tuple[int, ...], members: Sequence[MemberId]) -> Range:
     member_id = members[member] if is_leased else None
     return Range(
         first,
-        last,
+        # Of a single record one number is kept, not two: there may be a million.
+        first if last == first else last,
         _STATES[state],
         attempts,
         member_id,

@@ -12,13 +12,24 @@ that another leader gave run for their whole duration from when the queue was op
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Container,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Sequence,
+)
+from contextlib import contextmanager
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from penstock.model.clock import Clock
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import MemberId
+from penstock.queues.backoff import RandomBelow, Waits
 from penstock.queues.commands import (
     AckBatch,
     AcquiredRange,
@@ -28,21 +39,34 @@ from penstock.queues.commands import (
     ShareSettings,
 )
 from penstock.queues.decisions import Open, Write
+from penstock.queues.key_order import KeyAt, KeyOrder, has_place
 from penstock.queues.layout import QueueKey
 from penstock.queues.leases import LeaseDeadlines
+from penstock.queues.looking import Looked
 from penstock.queues.machine import ShareMachine
+from penstock.queues.ports import DataLog, QueueStore
 from penstock.queues.records import UNRESOLVED, QueueStored
+from penstock.queues.tally import QueueTally
+from penstock.queues.waiters import Waiter, Waiters
 from penstock.replication.alarm_clock import AlarmClock
 from penstock.replication.commit import Commit, report_bug
-from penstock.replication.watches import Watch
 
 logger = logging.getLogger(__name__)
+
+# The first and last offset of a batch, or of others that belong together.
+Span: TypeAlias = tuple[int, int]
 
 # How long the share coordinator is asked again while it changes.
 RETRIED_S_MAX = 5.0
 RETRY_PAUSE_S = 0.05
 # How long a majority is waited for before nobody knows whether this node leads.
 CONFIRM_S_MAX = 5.0
+# The wall clock may be set: what waits for a time of it is looked at this often at least.
+DUE_CHECK_S_MAX = 5.0
+# So many ranges become due at a time, so that nobody waits long while a million do.
+DUE_RANGES_MAX = 1_000
+# Wrong times in headers are reported this often at most.
+WRONG_TIMES_REPORT_S = 60.0
 
 # The coordinator was not there, or it did not begin: what was asked has changed nothing.
 _NOT_DONE = frozenset(
@@ -58,42 +82,6 @@ _NOT_DONE = frozenset(
 _PASSING = _NOT_DONE | {Reason.REQUEST_TIMED_OUT, Reason.FENCED_STATE_EPOCH}
 
 
-class QueueStore(Protocol):
-    """The share coordinators, wherever they are."""
-
-    async def open(self, command: Open, /) -> QueueStored: ...
-
-    async def write(self, command: Write, /) -> None: ...
-
-
-class DataLog(Protocol):
-    """What is asked of the replica of the data partition."""
-
-    @property
-    def term(self) -> int: ...
-    @property
-    def is_leader(self) -> bool: ...
-    @property
-    def is_settled(self) -> bool: ...
-    @property
-    def high_watermark(self) -> int: ...
-    @property
-    def log_start_offset(self) -> int: ...
-    @property
-    def log_end_offset(self) -> int: ...
-
-    def check_leader(self) -> None: ...
-    async def confirm(self) -> None: ...
-    def on_advance(self, callback: Callable[[], None], /) -> Watch: ...
-    def on_leadership(self, callback: Callable[[], None], /) -> Watch: ...
-
-
-class Waiter(Protocol):
-    """A poll that found too little; it is asked to look again, and then says whether it stays."""
-
-    def wake(self) -> None: ...
-
-
 class LedQueue:
     def __init__(
         self,
@@ -102,9 +90,13 @@ class LedQueue:
         log: DataLog,
         store: QueueStore,
         alarms: "AlarmClock[LedQueue]",
+        due_alarms: "AlarmClock[LedQueue]",
         clock: Clock,
+        random_below: RandomBelow,
+        tally: QueueTally,
         settings_of: Callable[[], ShareSettings],
         resolve_start: Callable[[], Awaitable[int]],
+        read_keys: Callable[[Sequence[Span], Container[int]], Awaitable[list[KeyAt]]],
         next_opening: Callable[[], int],
         on_closed: "Callable[[LedQueue], None]",
         on_dying: "Callable[[LedQueue], None]" = lambda _: None,
@@ -114,13 +106,19 @@ class LedQueue:
         self.term = log.term
         self._store = store
         self._alarms = alarms
+        self._due_alarms = due_alarms
         self._clock = clock
+        self._random_below = random_below
+        self._tally = tally
         self._settings_of = settings_of
         self._resolve_start = resolve_start
+        self._read_keys = read_keys
         self._next_opening = next_opening
         self._on_closed = on_closed
         self._on_dying = on_dying
         self._machine: ShareMachine | None = None
+        # Only with order per key.
+        self._keys: KeyOrder | None = None
         self._opening = 0
         self._state_epoch = 0
         self._version = 0
@@ -131,14 +129,19 @@ class LedQueue:
         self._under_way: Commit | None = None
         self._opened: Commit | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        # Polls that found too little, with the number of the news that they know.
-        self._waiters: dict[Waiter, int] = {}
-        self._news = 0
+        self._waiters = Waiters(lambda: self.has_news)
         self._closed: Refused | None = None
+        self._is_looking = False
+        # Where the next poll begins, if it does not matter which record comes first.
+        self._reads_from = 0
+        # Headers of producers that are no times, or times too far away.
+        self.malformed_count = 0
+        self.clamped_count = 0
+        self._reported_at: float | None = None
         self.used_at = clock.monotonic()
         self._watches = [
             log.on_leadership(self._follow),
-            log.on_advance(self._advanced),
+            log.on_advance(self.tell_news),
         ]
 
     # Life
@@ -194,10 +197,10 @@ class LedQueue:
             logger.info("%s can't be opened: %s", self.key, refused.detail)
             self._machine = None
             opened.settle(_as_leader(refused))
-            self._wake_all()
+            self._waiters.wake_all()
         else:
             opened.settle(None)
-            self._tell_news()
+            self.tell_news()
 
     async def _retried(
         self, work: Callable[[], Awaitable[None]], passing: Collection[Reason]
@@ -221,15 +224,33 @@ class LedQueue:
         command = Open(key=self.key, term=self.term, opening=self._opening)
         stored = await self._store.open(command)
         self._state_epoch, self._version = stored.state_epoch, stored.version
-        machine = await self._take_over(stored)
+        whole = await self._take_over(stored)
+        has_order = self._settings_of().has_key_order
+        copiers = whole.letters.copiers if whole.letters is not None else ()
+        keys = await self._read_keys(_undone(whole), copiers) if has_order else ()
         self.log.check_leader()
+        # Again from nothing: an opening that failed may have counted something.
+        self._tally.clear()
+        machine = ShareMachine(
+            start=whole.start, ranges=whole.ranges, letters=whole.letters, tally=self._tally.add
+        )
         self._machine = machine
+        self._order(keys if has_order else None)
         self._deadlines.clear()
         self._lease_again(list(machine.leases()))
         self._follow_log_start()
+        self.make_due()
         self._tell_dying()
 
-    async def _take_over(self, stored: QueueStored) -> ShareMachine:
+    def _order(self, keys: Iterable[KeyAt] | None) -> None:
+        """Finds out which records are the first of their keys, if that matters."""
+        machine, self._keys = self._open_machine(), None
+        if keys is not None:
+            self._keys = KeyOrder(machine.start)
+            self._keys.add(keys)
+            self._follow_order(Change(start=machine.start, ranges=tuple(machine.ranges())))
+
+    async def _take_over(self, stored: QueueStored) -> Change:
         """The queue as it is stored, or as it follows from the log: that is stored first."""
         whole = stored.whole
         if whole.start == UNRESOLVED:
@@ -241,7 +262,7 @@ class LedQueue:
             logger.error(text, self.key, _end(whole), end)
             whole = _cut(whole, end)
             await self._write((whole,), is_whole=True)
-        return ShareMachine(start=whole.start, ranges=whole.ranges, letters=whole.letters)
+        return whole
 
     def _lease_again(self, leases: Sequence[Range]) -> None:
         now = self._clock.monotonic()
@@ -267,7 +288,7 @@ class LedQueue:
     def next_offset(self) -> int:
         """Where a poll reads on; the queue must be open."""
         self._follow_log_start()
-        return self._open_machine().first_available()
+        return self._open_machine().first_available(self._reads_from)
 
     def acquire(
         self,
@@ -281,6 +302,7 @@ class LedQueue:
     ) -> tuple[tuple[AcquiredRange, ...], Commit]:
         """Leases records of what was read; they may leave when the commit is settled."""
         settings, machine = self._settings_of(), self._open_machine()
+        records_max = min(records_max, self.room_of(member_id))
         end_before = machine.end
         change, acquired = machine.decide_acquire(
             member_id,
@@ -291,17 +313,29 @@ class LedQueue:
             settings=settings,
             read_from=read_from,
         )
+        self._turn(acquired)
         commit = self._submit(change)
         leases = [item for item in change.ranges if item.state is RecordState.LEASED]
         if leases:
             commit.then(partial(self._leased, leases, settings.lease_ms, end_before))
         return acquired, commit
 
+    def _turn(self, acquired: Sequence[AcquiredRange]) -> None:
+        """Records for later become due anywhere. Polls go through them in turn: if all began with
+        the first, those at the end would wait as long as there are others."""
+        has_turns = acquired and self._settings_of().has_delays
+        self._reads_from = acquired[-1].last + 1 if has_turns else 0
+
     def acknowledge(self, member_id: MemberId, batches: Sequence[AckBatch]) -> Commit:
         """All of it or, with Refused, nothing."""
         settings = self._settings_of()
-        change, renewed = self._open_machine().decide_acknowledge(member_id, batches, settings)
+        waits = Waits(settings.backoff, self._clock.now_ms(), self._random_below)
+        change, renewed = self._open_machine().decide_acknowledge(
+            member_id, batches, settings, waits.due_after
+        )
         commit = self._submit(change)
+        if settings.backoff.first_ms:
+            self._set_due_alarm()
         if renewed:
             at = self._clock.monotonic() + settings.lease_ms / 1000
             self._deadlines.renew(renewed, at)
@@ -344,6 +378,88 @@ class LedQueue:
             self._ended_leases()
         self._set_alarm()
 
+    # Records that are looked into
+
+    def follow_settings(self) -> None:
+        """If it is another one now whether keys have an order, the queue is opened again: who
+        waits for whom is found out then."""
+        if self._machine is None or (self._keys is not None) == self._settings_of().has_key_order:
+            return
+        for task in list(self._tasks):
+            task.cancel()
+        self._void(Refused(Reason.COORDINATOR_NOT_AVAILABLE, "its order was changed"))
+
+    def unlooked_from(self) -> int | None:
+        """From which offset on records have to be looked into before they are delivered; None if
+        that is not so. The queue must be open."""
+        end = self._open_machine().end
+        return end if self._keys is not None or self._settings_of().has_delays else None
+
+    def may_look(self, wanted: int) -> bool:
+        """Whether somebody who wants so many records should look for new ones: if there are not
+        enough, and there is space for more, and nobody else does."""
+        machine = self._open_machine()
+        is_needed = machine.available_count < wanted and not self._is_looking
+        return is_needed and machine.has_space(self._settings_of())
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """One poll at a time looks; others take what is known, or wait for what it finds."""
+        self._is_looking = True
+        try:
+            yield
+        finally:
+            self._is_looking = False
+            self.tell_news()
+
+    def look(self, spans: Sequence[Span], looked: Looked) -> Commit:
+        """Batches were looked into; settled once it is stored which of them are delayed."""
+        machine = self._open_machine()
+        end = machine.end
+        change = machine.decide_look(spans, looked.later, self._settings_of())
+        if self._keys is not None:
+            self._keys.add(each for each in looked.keys if each[0] >= end)
+        commit = self._submit(change)
+        self._count_wrong(looked)
+        self._set_due_alarm()
+        return commit
+
+    def _count_wrong(self, looked: Looked) -> None:
+        if not looked.malformed_count and not looked.clamped_count:
+            return
+        self.malformed_count += looked.malformed_count
+        self.clamped_count += looked.clamped_count
+        now = self._clock.monotonic()
+        if self._reported_at is None or now >= self._reported_at + WRONG_TIMES_REPORT_S:
+            self._reported_at = now
+            text = "producers asked %s for a time that is too far away %d times, and for none %d"
+            logger.warning(text, self.key, self.clamped_count, self.malformed_count)
+
+    def make_due(self) -> None:
+        """The time of some delayed records may have come. It follows from what is stored."""
+        machine = self._machine
+        if machine is None:
+            return
+        now_ms, settings = self._clock.now_ms(), self._settings_of()
+        change = machine.decide_due(now_ms, settings, DUE_RANGES_MAX)
+        if change.ranges:
+            self._apply(change)
+            self.tell_news()
+        self._set_due_alarm()
+
+    def _set_due_alarm(self) -> None:
+        due_ms = self._open_machine().next_due_ms()
+        if due_ms is None:
+            self._due_alarms.cancel(self)
+            return
+        wait_s = max(0, due_ms - self._clock.now_ms()) / 1000
+        now = self._clock.monotonic()
+        self._due_alarms.set_at(self, now + min(wait_s, DUE_CHECK_S_MAX))
+
+    def room_of(self, member_id: MemberId) -> int:
+        """How many more records the member may have of all queues of its group."""
+        return self._tally.room(member_id, self._settings_of(), self.tell_news)
+
     def _follow_log_start(self) -> None:
         machine, start = self._open_machine(), self.log.log_start_offset
         if start <= machine.start:
@@ -373,7 +489,8 @@ class LedQueue:
             self._alarms.cancel(self)
         else:
             self._deadlines.drop_stale(machine.leases(), machine.leased_count)
-        self._tell_news()
+        self.tell_news()
+        self._tally.ended()
 
     @property
     def machine(self) -> ShareMachine:
@@ -383,7 +500,7 @@ class LedQueue:
     def decide(self, decision: Callable[[ShareMachine], Change]) -> Commit:
         """For what is not of polls: the change is stored like any other."""
         commit = self._submit(decision(self._open_machine()))
-        self._tell_news()
+        self.tell_news()
         return commit
 
     def stored(self) -> Commit:
@@ -414,7 +531,7 @@ class LedQueue:
         machine = self._open_machine()
         if not machine.is_news(change):
             return self._last_commit()
-        machine.apply(change)
+        self._apply(change)
         self._pending.append(change)
         self._tell_dying()
         commit = self._next_commit
@@ -422,6 +539,15 @@ class LedQueue:
             self._under_way = Commit()
             self._run(self._write_all())
         return commit
+
+    def _apply(self, change: Change) -> None:
+        self._open_machine().apply(change)
+        self._follow_order(change)
+
+    def _follow_order(self, change: Change) -> None:
+        if self._keys is not None:
+            machine = self._open_machine()
+            machine.apply(self._keys.follow(change, machine, self._settings_of()))
 
     def _last_commit(self) -> Commit:
         if self._pending:
@@ -462,51 +588,30 @@ class LedQueue:
     def _void(self, refused: Refused) -> None:
         """What was decided may never be stored: the copy goes, with all who waited for it."""
         logger.info("%s is dropped: %s", self.key, refused.detail)
-        self._machine = None
+        self._machine = self._keys = None
         self._opened = None
         self._deadlines.clear()
         self._alarms.cancel(self)
+        self._due_alarms.cancel(self)
+        self._tally.clear()
         failed = [commit for commit in (self._under_way, self._next_commit) if commit is not None]
         self._pending, self._under_way, self._next_commit = [], None, Commit()
         for commit in failed:
             if not commit.is_settled:
                 commit.settle(_as_leader(refused))
-        self._wake_all()
+        self._waiters.wake_all()
 
     # Polls that wait
 
     def wait(self, waiter: Waiter) -> None:
-        """The waiter looks now, and hears of what is new from now on. What it did not want when it
-        looked before is for the next one."""
-        self._waiters.pop(waiter, None)
-        self._waiters[waiter] = self._news
-        self._wake_next()
+        self._waiters.add(waiter)
 
     def leave(self, waiter: Waiter) -> None:
-        """It looked, or it gave up: what it left is for the next one."""
-        self._waiters.pop(waiter, None)
-        self._wake_next()
+        self._waiters.leave(waiter)
 
-    def _advanced(self) -> None:
-        self._tell_news()
-
-    def _tell_news(self) -> None:
-        self._news += 1
-        self._wake_next()
-
-    def _wake_next(self) -> None:
-        """One at a time, the one that waits longest: what it leaves wakes the next one."""
-        if not self._waiters or not self.has_news:
-            return
-        waiter, known = next(iter(self._waiters.items()))
-        if known < self._news:
-            del self._waiters[waiter]
-            waiter.wake()
-
-    def _wake_all(self) -> None:
-        waiters, self._waiters = self._waiters, {}
-        for waiter in waiters:
-            waiter.wake()
+    def tell_news(self) -> None:
+        """Somebody who waits should look again."""
+        self._waiters.tell_news()
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -521,8 +626,13 @@ class LedQueue:
             self.close(Refused(Reason.UNKNOWN_SERVER_ERROR, f"{self.key} failed"))
 
 
+def _undone(whole: Change) -> list[Span]:
+    """Where records may wait for one another."""
+    return [(each.first, each.last) for each in whole.ranges if has_place(each)]
+
+
 def _end(whole: Change) -> int:
-    return whole.ranges[-1].last + 1 if whole.ranges else whole.start
+    return max(whole.start, whole.ranges[-1].last + 1) if whole.ranges else whole.start
 
 
 def _cut(whole: Change, end: int) -> Change:

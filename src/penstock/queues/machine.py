@@ -18,7 +18,7 @@ Kafka 4.3.1's share partition is the model. What is different, and why:
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, groupby, pairwise
+from itertools import chain, groupby, islice, pairwise
 from operator import attrgetter
 from typing import TypeAlias
 
@@ -29,13 +29,14 @@ from penstock.queues.commands import (
     AckType,
     AcquiredRange,
     Change,
+    Later,
     Range,
     RecordState,
     ShareSettings,
 )
 from penstock.queues.delivery import Delivery, has_space
 from penstock.queues.letters import LetterState
-from penstock.queues.ranges import PASSED, RangeMap, cut, joined
+from penstock.queues.ranges import PASSED, RangeMap, Tally, cut, joined
 from penstock.queues.transitions import EVENTS, Event, after
 
 _ACK_TYPES = frozenset(AckType)
@@ -54,12 +55,15 @@ class ShareMachine:
     """Decides, and changes only by `apply`. Every offset from `start` up to `end` has a state."""
 
     def __init__(
-        self, *, start: int, ranges: Iterable[Range] = (), letters: LetterState | None = None
+        self,
+        *,
+        start: int,
+        ranges: Iterable[Range] = (),
+        letters: LetterState | None = None,
+        tally: Tally | None = None,
     ) -> None:
         self.letters = letters or _NO_LETTERS
-        self._ranges = RangeMap(start)
-        for each in ranges:
-            self._ranges.put(each)
+        self._ranges = RangeMap(start, ranges, tally=tally)
 
     @property
     def start(self) -> int:
@@ -70,6 +74,11 @@ class ShareMachine:
     def end(self) -> int:
         """The first offset that was never looked at."""
         return self._ranges.end
+
+    @property
+    def available_count(self) -> int:
+        """How many of the records that are known can be delivered."""
+        return self._ranges.available_count
 
     @property
     def leased_count(self) -> int:
@@ -94,6 +103,10 @@ class ShareMachine:
         return self._ranges.delayed_count
 
     @property
+    def blocked_count(self) -> int:
+        return self._ranges.blocked_count
+
+    @property
     def dying_count(self) -> int:
         return self._ranges.dying_count
 
@@ -102,9 +115,12 @@ class ShareMachine:
         """Whether something has to be sent to a dead-letter topic, or come back from it."""
         return self.dying_count > 0 or self.letters.is_busy
 
-    def first_available(self) -> int:
-        """Where to read next: the first record that came back, or `end`."""
-        first = self._ranges.first_available()
+    def first_available(self, since: int = 0) -> int:
+        """Where to read next: the first record that came back, or `end`. One behind `since` comes
+        before all others."""
+        first = self._ranges.first_available(since)
+        if first is None and since:
+            first = self._ranges.first_available()
         return self.end if first is None else first
 
     def has_room(self, settings: ShareSettings) -> bool:
@@ -112,7 +128,11 @@ class ShareMachine:
         if self.leased_count >= settings.leased_max:
             return False
         is_new = self._ranges.first_available() is None
-        return not is_new or has_space(self._ranges, settings)
+        return not is_new or self.has_space(settings)
+
+    def has_space(self, settings: ShareSettings) -> bool:
+        """Whether new records may be looked at: those that wait take memory."""
+        return has_space(self._ranges, settings)
 
     def next_due_ms(self) -> int | None:
         """When the next delayed record can be delivered, by the wall clock."""
@@ -272,10 +292,58 @@ class ShareMachine:
             behind[owner] = max(first, lease.last + 1)
         return self._change(changed)
 
-    def decide_due(self, now_ms: int, settings: ShareSettings) -> Change:
+    def decide_due(
+        self, now_ms: int, settings: ShareSettings, ranges_max: int | None = None
+    ) -> Change:
         """What was delayed until now can be delivered. It follows from what is stored, so this
         change needs not be."""
-        return self._change([after(each, Event.DUE, settings) for each in self._ranges.due(now_ms)])
+        due = islice(self._ranges.due(now_ms), ranges_max)
+        return self._change([after(each, Event.DUE, settings) for each in due])
+
+    def decide_look(
+        self,
+        spans: Sequence[tuple[int, int]],
+        later: Sequence[Later],
+        settings: ShareSettings,
+    ) -> Change:
+        """Batches were looked into, of which some may be new. `later` are the records in them that
+        are to be delivered at another time. Offsets between two batches have no record."""
+        end = self.end
+        looked: list[Range] = []
+        delayed = iter([each for each in later if each.last >= end])
+        next_one = next(delayed, None)
+        for first, last in spans:
+            if last < end:
+                continue
+            if first > end:
+                looked.append(Range(end, first - 1, RecordState.ACKED, 0))
+            at = max(first, end)
+            while next_one is not None and next_one.first <= last:
+                if at < next_one.first:
+                    looked.append(Range(at, next_one.first - 1, RecordState.AVAILABLE, 0))
+                new = Range(max(at, next_one.first), next_one.last, RecordState.AVAILABLE, 0)
+                looked.append(after(new, Event.POSTPONE, settings, due_ms=next_one.due_ms))
+                at, next_one = next_one.last + 1, next(delayed, None)
+            if at <= last:
+                looked.append(Range(at, last, RecordState.AVAILABLE, 0))
+            end = last + 1
+        return self._change(looked)
+
+    def decide_order(
+        self, blocked: Iterable[tuple[int, int]], freed: Iterable[int], settings: ShareSettings
+    ) -> Change:
+        """Which records wait for an earlier one of their key, as first and last offsets, and which
+        do not any more. It follows from the log and is never stored."""
+        changed = [
+            after(each, Event.BLOCK, settings)
+            for first, last in blocked
+            for each in self._ranges.available_between(first, last)
+        ]
+        for offset in freed:
+            each = self._ranges.at(offset)
+            if each is not None and each.state is RecordState.BLOCKED:
+                changed.append(after(cut(each, offset, offset), Event.UNBLOCK, settings))
+        return self._change(changed)
 
     def dying(self) -> Iterator[Range]:
         """What has to reach the dead-letter topic, in the order of its offsets."""

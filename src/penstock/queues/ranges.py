@@ -5,10 +5,11 @@ there are: a consumer that acks every second record of a long backlog leaves a r
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
+from typing import TypeAlias
 
-from sortedcontainers import SortedDict, SortedSet
+from sortedcontainers import SortedDict, SortedList, SortedSet
 
 from penstock.model.ids import MemberId
 from penstock.queues.commands import Range, RecordState
@@ -17,19 +18,26 @@ _AVAILABLE = RecordState.AVAILABLE
 _LEASED = RecordState.LEASED
 _DELAYED = RecordState.DELAYED
 _DYING = RecordState.DYING
+_BLOCKED = RecordState.BLOCKED
 DONE = frozenset((RecordState.ACKED, RecordState.DEAD))
 # What the start moves on behind: nobody gets a dying record any more.
 PASSED = DONE | {_DYING}
 
+# Hears how many more records a member has, or fewer.
+Tally: TypeAlias = Callable[[MemberId, int], None]
+# A time and an offset as one number, which takes a third of the memory of a pair.
+_OFFSET_BITS = 64
+_OFFSET_MASK = (1 << _OFFSET_BITS) - 1
 
 # What a map keeps of its ranges, and `validate` counts again.
 _KEPT = (
     "_available",
     "_by_member",
-    "_delayed",
     "_dying",
+    "available_count",
     "leased_count",
     "delayed_count",
+    "blocked_count",
     "dying_count",
     "done_count",
     "waiting_count",
@@ -40,23 +48,37 @@ class RangeMap:
     """Every offset from `start` up to `end` is in one range. Equal neighbours are one range. Below
     the start, only dying records are known."""
 
-    def __init__(self, start: int) -> None:
+    def __init__(
+        self, start: int, ranges: Iterable[Range] = (), *, tally: Tally | None = None
+    ) -> None:
+        """From `start` on, `ranges` follow one another, and no two neighbours are equal."""
         self.start = start
+        self._tally = tally
         self._by_first: SortedDict[int, Range] = SortedDict()
         # Dying records below the start.
         self._left: SortedDict[int, Range] = SortedDict()
         # The first offsets of ranges by what is asked for: the next to deliver, a member's, those
         # on their way to the dead-letter topic, and those that are due next, with their times.
+        # Who only stores a queue never asks for the last: they are found when somebody does.
         self._available: SortedSet[int] = SortedSet()
         self._dying: SortedSet[int] = SortedSet()
-        self._delayed: SortedSet[tuple[int, int]] = SortedSet()
+        self._delayed: SortedList[int] | None = None
         self._by_member: defaultdict[MemberId, set[int]] = defaultdict(set)
+        self.available_count = 0
         self.leased_count = 0
         self.delayed_count = 0
+        self.blocked_count = 0
         self.dying_count = 0
         # Offsets that nobody gets any more, and those of them that are done and had a record.
         self.done_count = 0
         self.waiting_count = 0
+        known = list(ranges)
+        self._by_first.update((each.first, each) for each in known if each.first >= start)
+        for each in known:
+            if each.first >= start:
+                self._index(each)
+            else:
+                self._add_left(each)
 
     def __len__(self) -> int:
         return len(self._by_first)
@@ -87,7 +109,9 @@ class RangeMap:
                 first = self._keep(old._replace(last=new.first - 1), new, first)
             if old.last > new.last:
                 last = self._keep(old._replace(first=new.last + 1), new, last)
-        self._add(new._replace(first=first, last=last))
+        is_wider = first != new.first or last != new.last
+        # The range itself, if it can be: who stores the queue on the same node has it too.
+        self._add(new._replace(first=first, last=last) if is_wider else new)
 
     def _keep(self, rest: Range, new: Range, edge: int) -> int:
         """Keeps what `new` leaves of a range, or joins it to `new`, whose edge it then moves."""
@@ -165,18 +189,30 @@ class RangeMap:
         floor = self.at(first) if first <= last else None
         return first if floor is None else floor.first
 
-    def first_available(self) -> int | None:
-        return self._available[0] if self._available else None
+    def first_available(self, since: int = 0) -> int | None:
+        """The first offset of a range that can be delivered, if one begins there or behind it."""
+        if not since:
+            return self._available[0] if self._available else None
+        return next(self._available.irange(since), None)
 
     def next_due_ms(self) -> int | None:
-        return self._delayed[0][0] if self._delayed else None
+        if not self.delayed_count:
+            return None
+        return int(self._by_due()[0]) >> _OFFSET_BITS
 
     def due(self, now_ms: int) -> Iterator[Range]:
         """What was delayed until now, the longest due first."""
-        for due_ms, first in self._delayed:
-            if due_ms > now_ms:
+        if not self.delayed_count:
+            return
+        for number in self._by_due():
+            if number >> _OFFSET_BITS > now_ms:
                 return
-            yield self._by_first[first]
+            yield self._by_first[number & _OFFSET_MASK]
+
+    def _by_due(self) -> "SortedList[int]":
+        if self._delayed is None:
+            self._delayed = SortedList(_due_key(each) for each in self if each.state is _DELAYED)
+        return self._delayed
 
     def dying(self) -> Iterator[Range]:
         return chain(self._left.values(), (self._by_first[first] for first in self._dying))
@@ -194,13 +230,17 @@ class RangeMap:
 
     def _add(self, new: Range) -> None:
         self._by_first[new.first] = new
+        self._index(new)
+
+    def _index(self, new: Range) -> None:
         if new.state is _AVAILABLE:
             self._available.add(new.first)
         elif new.state is _LEASED:
             assert new.member_id is not None
             self._by_member[new.member_id].add(new.first)
         elif new.state is _DELAYED:
-            self._delayed.add((new.due_ms, new.first))
+            if self._delayed is not None:
+                self._delayed.add(_due_key(new))
         elif new.state is _DYING:
             self._dying.add(new.first)
         self._count(new, 1)
@@ -216,17 +256,25 @@ class RangeMap:
             if not mine:
                 del self._by_member[old.member_id]
         elif old.state is _DELAYED:
-            self._delayed.discard((old.due_ms, old.first))
+            if self._delayed is not None:
+                self._delayed.remove(_due_key(old))
         elif old.state is _DYING:
             self._dying.discard(old.first)
         self._count(old, -1)
 
     def _count(self, each: Range, sign: int) -> None:
         count = sign * (each.last - each.first + 1)
-        if each.state is _LEASED:
+        if each.state is _AVAILABLE:
+            self.available_count += count
+        elif each.state is _LEASED:
             self.leased_count += count
+            if self._tally is not None:
+                assert each.member_id is not None
+                self._tally(each.member_id, count)
         elif each.state is _DELAYED:
             self.delayed_count += count
+        elif each.state is _BLOCKED:
+            self.blocked_count += count
         elif each.state in PASSED:
             self.dying_count += count if each.state is _DYING else 0
             self.done_count += count
@@ -255,12 +303,18 @@ class RangeMap:
         for name in _KEPT:
             mine, right = getattr(self, name), getattr(copy, name)
             assert mine == right, f"{name} is {mine}, not {right}"
+        if self._delayed is not None:
+            assert self._delayed == copy._by_due(), "what is due is not known"
 
 
 def cut(each: Range, first: int, last: int) -> Range:
     if first <= each.first and each.last <= last:
         return each
     return each._replace(first=max(first, each.first), last=min(last, each.last))
+
+
+def _due_key(each: Range) -> int:
+    return each.due_ms << _OFFSET_BITS | each.first
 
 
 def joined(ranges: list[Range]) -> tuple[Range, ...]:

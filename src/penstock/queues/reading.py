@@ -6,6 +6,7 @@ records it gets those alone, in a batch that was built again.
 
 from bisect import bisect_right
 from collections.abc import Container, Sequence
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from penstock.model.file_ranges import FileRange
@@ -14,6 +15,7 @@ from penstock.queues.commands import AcquiredRange
 from penstock.queues.letters import COPIERS_FROM
 from penstock.records.batch import HEADER_SIZE, CorruptBatch, keep_records, parse_header
 
+_first: Final = attrgetter("first")
 # Read at a time to find the headers of batches; most often that is one header, or many.
 _SCAN_BYTES: Final = 16 * KIB
 # A batch this large is built again if at most one in so many of its records is wanted.
@@ -102,14 +104,11 @@ def _is_rebuilt(batch: LogBatch, count: int) -> bool:
 
 
 def _rebuilt(data: bytes, acquired: Sequence[AcquiredRange]) -> bytes:
-    firsts = [each.first for each in acquired]
-
-    def is_kept(offset: int) -> bool:
-        index = bisect_right(firsts, offset) - 1
-        return index >= 0 and offset <= acquired[index].last
-
+    header = parse_header(data)
+    begin = max(0, bisect_right(acquired, header.base_offset, key=_first) - 1)
+    end = bisect_right(acquired, header.last_offset, key=_first)
     try:
-        return keep_records(data, parse_header(data), is_kept)
+        return keep_records(data, header, [(first, last) for first, last, _ in acquired[begin:end]])
     except CorruptBatch:
         # The producer's bytes go on as they are: the consumer finds out what is wrong with them.
         return data
@@ -120,7 +119,7 @@ def _count_in(batch: LogBatch, acquired: Sequence[AcquiredRange]) -> int:
     if not batch.is_data:
         return 0
     count = 0
-    index = max(0, bisect_right(acquired, batch.first, key=lambda each: each.first) - 1)
+    index = max(0, bisect_right(acquired, batch.first, key=_first) - 1)
     while index < len(acquired) and acquired[index].first <= batch.last:
         overlap = min(acquired[index].last, batch.last) - max(acquired[index].first, batch.first)
         count += max(0, overlap + 1)

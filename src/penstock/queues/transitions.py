@@ -23,6 +23,8 @@ class Event(Enum):
     CLOSE = auto()
     VANISH = auto()
     DUE = auto()
+    BLOCK = auto()
+    UNBLOCK = auto()
     BURY = auto()
     REOPEN = auto()
 
@@ -42,6 +44,7 @@ _ACKED = RecordState.ACKED
 _DYING = RecordState.DYING
 _DEAD = RecordState.DEAD
 _DELAYED = RecordState.DELAYED
+_BLOCKED = RecordState.BLOCKED
 
 TRANSITIONS = MappingProxyType(
     {
@@ -50,6 +53,8 @@ TRANSITIONS = MappingProxyType(
         (_AVAILABLE, Event.VANISH): Step(
             _ACKED, None, "the log has no record here, or none any more"
         ),
+        (_AVAILABLE, Event.BLOCK): Step(_BLOCKED, 0, "an earlier record of its key is not done"),
+        (_BLOCKED, Event.UNBLOCK): Step(_AVAILABLE, 0, "it is the first of its key by now"),
         (_DELAYED, Event.DUE): Step(_AVAILABLE, 0, "its time has come"),
         (_LEASED, Event.ACCEPT): Step(_ACKED, 0, "the member has processed it"),
         (_LEASED, Event.RELEASE): Step(_AVAILABLE, 0, "the member gives it back", is_limited=True),

@@ -5,14 +5,19 @@ fields that the CRC leaves out. Records are decoded only where somebody must loo
 """
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from penstock.model.topic_config import TimestampType
 from penstock.records.checksum import crc32c
 from penstock.records.compression import DECOMPRESSED_BYTES_MAX, Codec, compress, decompress
 from penstock.records.errors import CorruptBatch as CorruptBatch
-from penstock.records.raw_records import RawRecord, decode_record, scan_records
+from penstock.records.raw_records import (
+    RawRecord,
+    decode_record,
+    pick_records,
+    scan_records,
+)
 from penstock.records.record import Record
 from penstock.records.rows import Row, encode_rows
 
@@ -311,22 +316,35 @@ def scan_batch(payload: bytes, header: BatchHeader) -> Iterator[RawRecord]:
 
 
 def keep_records(
-    batch: bytes | bytearray | memoryview, header: BatchHeader, is_kept: Callable[[int], bool]
+    batch: bytes | bytearray | memoryview,
+    header: BatchHeader,
+    wanted: Sequence[tuple[int, int]],
 ) -> bytes:
-    """The batch with only those of its records whose offset is wanted, as after compaction: they
-    keep their offsets, and the batch spans as many as before. Raises CorruptBatch."""
+    """The batch with only those of its records whose offsets are wanted, given as first and last
+    ones in order. As after compaction: they keep their offsets, and the batch spans as many as
+    before. Raises CorruptBatch."""
     payload = batch_payload(batch, header)
-    kept = bytearray()
-    count = 0
-    for raw in scan_batch(payload, header):
-        if is_kept(header.base_offset + raw.offset_delta):
-            kept += payload[raw.start : raw.end]
-            count += 1
-    if not count:
+    base, last_delta = header.base_offset, header.last_offset_delta
+    deltas = [
+        delta
+        for first, last in wanted
+        for delta in range(max(0, first - base), min(last - base, last_delta) + 1)
+    ]
+    pieces = None
+    if header.record_count == last_delta + 1:
+        pieces = pick_records(payload, header.record_count, deltas)
+    if pieces is None:
+        chosen = frozenset(deltas)
+        pieces = [
+            payload[raw.start : raw.end]
+            for raw in scan_batch(payload, header)
+            if raw.offset_delta in chosen
+        ]
+    if not pieces:
         # Nothing is compressed then either.
         attributes = header.attributes & ~CODEC_MASK
         return seal(header._replace(attributes=attributes, record_count=0), b"")
-    return seal(header._replace(record_count=count), compress(header.codec, kept))
+    return seal(header._replace(record_count=len(pieces)), compress(header.codec, b"".join(pieces)))
 
 
 def decode_records(

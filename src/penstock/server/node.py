@@ -422,6 +422,7 @@ class Node:
             topics=topics,
             publisher=forwarding,
             identities=producers,
+            random_below=self._parts.random_below,
         )
         groups = Groups(
             cluster=cluster,

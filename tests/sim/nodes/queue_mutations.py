@@ -4,7 +4,7 @@ The docstring of each says which rule it breaks. What one queue does alone has m
 (`tests/unit/queues/test_queue_mutations.py`): these need a log, failures and more than one node.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -27,10 +27,10 @@ from penstock.queues.commands import (
 )
 from penstock.queues.coordinator import ShareCoordinator
 from penstock.queues.decisions import Write
+from penstock.queues.key_order import KeyAt
 from penstock.queues.layout import QueueKey
 from penstock.queues.leading import LedQueue
 from penstock.queues.letters import LetterState, Plan, Redriven, Sender
-from penstock.queues.machine import ShareMachine
 from penstock.queues.records import UNRESOLVED, QueueStored
 from penstock.queues.state import Queue, QueuesState
 from penstock.replication.commit import Commit
@@ -102,12 +102,12 @@ def takes_unknown_as_failed(self: LedQueue, refused: Refused) -> None:
 
 
 @mutation("the start of a queue is found out twice", (LedQueue, "_take_over"))
-async def resolves_twice(self: LedQueue, stored: QueueStored) -> ShareMachine:
+async def resolves_twice(self: LedQueue, stored: QueueStored) -> Change:
     """Where a queue begins is settled once: the log's end is another one later on."""
     start = stored.whole.start
     if start == UNRESOLVED:
         start = await self._resolve_start()
-    return ShareMachine(start=start, ranges=stored.whole.ranges)
+    return replace(stored.whole, start=start)
 
 
 @mutation("leases of another leader never end", (LedQueue, "_lease_again"))
@@ -157,6 +157,45 @@ def renews_nothing(self: LedQueue, member_id: MemberId, batches: Sequence[AckBat
     commit = self._submit(change)
     self._ended_leases()
     return commit
+
+
+# Delays and the order of keys
+
+_order = LedQueue._order
+
+
+@mutation("a new leader does not know who waits for whom", (LedQueue, "_order"))
+def forgets_keys(self: LedQueue, keys: Iterable[KeyAt] | None) -> None:
+    """The order of keys survives the leader: it is in the log."""
+    _order(self, None if keys is None else ())
+
+
+@mutation("what is for later is only known in memory", (LedQueue, "_submit"))
+def delays_in_memory(self: LedQueue, change: Change) -> Commit:
+    """Who leads next must know when a record is due."""
+    commit = _submit(self, change)
+    if self._pending and self._pending[-1] is change:
+        self._pending[-1] = replace(change, ranges=tuple(map(_undelayed, change.ranges)))
+    return commit
+
+
+def _undelayed(each: Range) -> Range:
+    is_delayed = each.state is RecordState.DELAYED
+    return each._replace(state=RecordState.AVAILABLE, due_ms=0) if is_delayed else each
+
+
+@mutation("what is for later is there a second early", (LedQueue, "make_due"))
+def due_early(self: LedQueue) -> None:
+    """Nothing is delivered before its time."""
+    if self._machine is not None:
+        now_ms = self._clock.now_ms() + 1_000
+        self._apply(self._machine.decide_due(now_ms, self._settings_of()))
+        self._set_due_alarm()
+
+
+@mutation("nobody is woken when a record is due", (LedQueue, "_set_due_alarm"))
+def sleeps_on(self: LedQueue) -> None:
+    """What is due is delivered, without another record that comes in."""
 
 
 # Share coordinators

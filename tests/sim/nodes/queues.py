@@ -5,6 +5,7 @@ By the clocks of brokers a record is with one worker at a time. A delivery attem
 is given once, and numbers never go back, except that a session that ends gives back the attempt of
 what it had. A lease holds until its time is over, whatever happens to brokers. What was acked is
 never delivered again, and what is done with was acked, rejected, or tried as often as is allowed.
+Some queues have records for later, a backoff or order per key (`queue_rules.py`).
 """
 
 import asyncio
@@ -29,8 +30,10 @@ from penstock.model.file_ranges import FileRange
 from penstock.model.ids import GroupId, MemberId, PartitionId, TopicId
 from penstock.queues.leading import LedQueue
 from penstock.records.batch import decode_records
+from penstock.records.record import Record
 from tests.sim.machine.world import World
 from tests.sim.nodes.node import SimulatedNode
+from tests.sim.nodes.queue_rules import Delivered, QueueRules, check_order
 from tests.sim.replicas.clients import whole_batch
 from tests.sim.replicas.history import require
 
@@ -94,13 +97,15 @@ class Story:
     may_be_done: bool = False
     may_be_rejected: bool = False
     may_be_acked: bool = False
+    delivered: Delivered | None = None
 
 
 class Ledger:
     """What all workers together have seen of a queue."""
 
-    def __init__(self, keys: Sequence[PartitionId]) -> None:
+    def __init__(self, keys: Sequence[PartitionId], rules: QueueRules) -> None:
         self.keys = keys
+        self.rules = rules
         self.stories: dict[tuple[int, int], Story] = defaultdict(Story)
         # From there on no record may be skipped.
         self.starts: dict[int, int] = {}
@@ -118,13 +123,17 @@ class Ledger:
     def granted(
         self,
         partition: int,
-        offset: int,
+        record: Record,
         attempt: int,
         member_id: MemberId,
         asked_at: float,
         now: float,
     ) -> Lease:
+        offset = record.offset
         story, place = self.stories[partition, offset], f"{partition}:{offset}"
+        self.rules.check_due(place, record)
+        if story.delivered is None:
+            story.delivered = Delivered(record.key, now)
         lease = Lease(member_id, attempt, asked_at, now, asked_at + LEASE_S_MIN)
         lease.is_ended = lease.is_closed = member_id in self.closed
         # Where the queue begins is settled, and not behind this.
@@ -143,6 +152,13 @@ class Ledger:
         )
         story.leases.append(lease)
         return lease
+
+    def finishing(self, partition: int, offset: int, now: float) -> None:
+        """Somebody is about to say that it is done with."""
+        story = self.stories[partition, offset]
+        story.may_be_done = True
+        if story.delivered is not None:
+            story.delivered.may_be_over_at = min(story.delivered.may_be_over_at, now)
 
     def _check_done(self, story: Story, lease: Lease, place: str) -> None:
         if story.done_at is not None:
@@ -225,14 +241,30 @@ class Ledger:
 
     def check_end(self, ends: Mapping[int, int]) -> None:
         for partition, end in ends.items():
+            if self.rules.has_key_order:
+                self._check_order(partition, end)
             for offset in range(self.starts.get(partition, end), end):
                 story = self.stories.get((partition, offset), Story())
-                attempts = max((lease.attempt for lease in story.leases), default=0)
-                is_given_up = attempts + self.unheard[partition] >= ATTEMPTS_MAX
                 require(
-                    story.may_be_done or is_given_up,
+                    story.may_be_done or self._may_be_given_up(partition, story),
                     f"{partition}:{offset} is done with, and nobody said so: {story}",
                 )
+
+    def _may_be_given_up(self, partition: int, story: Story) -> bool:
+        attempts = max((lease.attempt for lease in story.leases), default=0)
+        return attempts + self.unheard[partition] >= ATTEMPTS_MAX
+
+    def _check_order(self, partition: int, end: int) -> None:
+        delivered: list[tuple[int, Delivered]] = []
+        for offset in range(end):
+            story = self.stories.get((partition, offset))
+            if story is None or story.delivered is None:
+                continue
+            if self._may_be_given_up(partition, story):
+                # Nobody knows when.
+                story.delivered.may_be_over_at = story.delivered.given_at
+            delivered.append((offset, story.delivered))
+        self.rules.ordered += check_order(partition, delivered)
 
 
 class QueueWorker:
@@ -364,11 +396,14 @@ class QueueWorker:
         number: int,
     ) -> None:
         partition, now = answer.wanted.partition, self._world.now
-        offsets = set(_offsets(content))
+        records = {record.offset: record for record in _records(content)}
+        self._ledger.rules.look_at_clocks(self._nodes)
         for first, last, attempt in answer.ranges:
             for offset in range(first, last + 1):
-                require(offset in offsets, f"{partition}:{offset} is leased, and was not sent")
-                lease = self._ledger.granted(partition, offset, attempt, member_id, asked_at, now)
+                require(offset in records, f"{partition}:{offset} is leased, and was not sent")
+                lease = self._ledger.granted(
+                    partition, records[offset], attempt, member_id, asked_at, now
+                )
                 if number == self._asked and member_id == self._member_id:
                     # Whatever it says of the record now is about this delivery: an acknowledgement
                     # names the member and not the attempt.
@@ -392,7 +427,8 @@ class QueueWorker:
                 del self._held[partition, offset]
                 leases[offset].is_ended = True
                 story = self._ledger.stories[partition, offset]
-                story.may_be_done |= kind in _FINAL
+                if kind in _FINAL:
+                    self._ledger.finishing(partition, offset, self._world.now)
                 story.may_be_rejected |= kind is AckType.REJECT
                 story.may_be_acked |= kind in (AckType.ACCEPT, AckType.GAP)
         asked_at = self._world.now
@@ -510,7 +546,7 @@ def _bytes_of(answer: AcquiredPartition) -> bytes:
     return records.read() if isinstance(records, FileRange) else records or b""
 
 
-def _offsets(content: bytes) -> Iterator[int]:
+def _records(content: bytes) -> Iterator[Record]:
     while content and (header := whole_batch(content)) is not None:
-        yield from (record.offset for record in decode_records(content))
+        yield from decode_records(content)
         content = content[header.size :]

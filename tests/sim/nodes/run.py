@@ -20,6 +20,7 @@ from penstock.cluster.topic_settings import THROTTLED_FOLLOWERS, THROTTLED_LEADE
 from penstock.model.errors import Refused
 from penstock.model.ids import BrokerId, PartitionId, TopicId
 from penstock.raft.settings import RaftSettings
+from penstock.records.record import Record
 from penstock.replication.replica import Replica
 from tests.sim.linearizability import Operation, Verdict, judge
 from tests.sim.machine.bugs import bugs_fail
@@ -38,7 +39,8 @@ from tests.sim.nodes.members import GroupConsumer, WorkGroup
 from tests.sim.nodes.node import SMALL, SimulatedNode, peer_endpoint
 from tests.sim.nodes.onlooker import Onlooker
 from tests.sim.nodes.partition import DataPartition
-from tests.sim.nodes.queues import QUEUE_SETTINGS, Ledger, QueueWorker, initialize, look
+from tests.sim.nodes.queue_rules import QueueRules
+from tests.sim.nodes.queues import GROUP, QUEUE_SETTINGS, Ledger, QueueWorker, initialize, look
 from tests.sim.nodes.reader import Reader
 from tests.sim.nodes.states import States
 from tests.sim.replicas.checks import Decoded, check_acknowledged, records_of
@@ -101,6 +103,9 @@ class RunReport:
     refused_acks: int
     dead_letters: int
     brought_back: int
+    # That their producers wanted later, and that came after others of their key.
+    delivered_later: int
+    delivered_in_order: int
     read: int
     read_from_followers: int
     fetched_in_sessions: int
@@ -140,7 +145,8 @@ class Run:
         self.states = States()
         self.queue_workers = queue_workers
         self.workers: list[QueueWorker] = []
-        self.ledger = Ledger(())
+        self.rules = QueueRules(seed, is_on=queue_workers > 0)
+        self.ledger = Ledger((), self.rules)
         self.nodes = self._make_nodes()
         self.administrators = [Administrator(self.world, self.nodes, OTHERS) for _ in range(3)]
         self.onlooker = Onlooker(self.world, self.nodes, OTHERS)
@@ -232,6 +238,7 @@ class Run:
                 self._leave_in_peace()
             else:
                 self._disturb_some(self.fault_chance / (1 if idle_s < SLOW_S_MAX else 4))
+            self.rules.look_at_clocks(self.nodes)
         self._heal()
         self._check()
         return self._report()
@@ -262,10 +269,10 @@ class Run:
             node.machine.disk_hangs_until = 0.0
             self._set_clock_right(node)
 
-    def _set_clock_right(self, node: SimulatedNode) -> None:
+    def _set_clock_right(self, node: SimulatedNode, skew_ms: int = 0) -> None:
         """One that is an hour late twice over takes every record for one of the future."""
         if node.machine.process is not None:
-            node.machine.process.clock.skew_ms = 0
+            node.machine.process.clock.skew_ms = skew_ms
 
     def _is_work_done(self) -> bool:
         is_loose_done = self.loose is None or self.loose.is_done
@@ -312,6 +319,9 @@ class Run:
         self.ledger.keys = keys
         process = self.nodes[0].machine.process
         assert process is not None
+        setting = process.spawn(self.rules.set_up(self.nodes[0], GROUP))
+        require(self.world.run_until(setting.done, 30.0), "no queue was set within 30 s")
+        setting.result()
         start = 0 if self.random.random() < 0.6 else -1
         making = process.spawn(initialize(self.nodes[0], self.ledger, start))
         require(self.world.run_until(making.done, 30.0), "no queue was made within 30 s")
@@ -338,10 +348,15 @@ class Run:
             node.ask(letters.redrive(node, self.ledger, DATA, limit))
 
     def _add_producer(self, partition: DataPartition, number: int, batches: int) -> None:
-        producer = Producer(partition, number, batches, repeats_keys=False, padding=0)
+        producer = Producer(
+            partition, number, batches, repeats_keys=False, padding=0, dress=self._dress
+        )
         partition.producers.append(producer)
         self.producers.append(producer)
         self.producers_of.setdefault(partition.partition, []).append(producer)
+
+    def _dress(self, record: Record) -> Record:
+        return self.rules.dress(record, self.world)
 
     def _look_at_the_group(self) -> None:
         nodes = [node for node in self.nodes if node.is_responsive]
@@ -478,6 +493,9 @@ class Run:
         limit = self.world.now + HEALING_S_MAX
         while not self._is_equal():
             self._repair()
+            for node in self.nodes:
+                self._set_clock_right(node, self.rules.skew_at_end_ms)
+            self.rules.look_at_clocks(self.nodes)
             self.world.run_for(0.1)
             self.committer.look()
             self._look_at_the_group()
@@ -637,6 +655,8 @@ class Run:
             refused_acks=self.ledger.refused,
             dead_letters=self.dead_letters,
             brought_back=self.ledger.brought_back,
+            delivered_later=self.rules.delayed,
+            delivered_in_order=self.rules.ordered,
             read=sum(reader.records for reader in self.readers),
             read_from_followers=sum(reader.from_followers for reader in self.readers),
             fetched_in_sessions=sum(reader.incremental for reader in self.readers),

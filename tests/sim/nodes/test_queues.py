@@ -96,6 +96,8 @@ def test_every_record_of_a_queue_is_done_once_in_random_runs() -> None:
     assert sum(report.refused_acks for report in reports) > SEEDS
     assert sum(report.dead_letters for report in reports) > 2 * SEEDS
     assert sum(report.brought_back for report in reports) > SEEDS
+    assert sum(report.delivered_later for report in reports) > 10 * SEEDS
+    assert sum(report.delivered_in_order for report in reports) > 10 * SEEDS
 
 
 def test_the_same_seed_gives_the_same_run() -> None:

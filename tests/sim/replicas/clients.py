@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -68,6 +68,7 @@ class Producer:
         *,
         repeats_keys: bool,
         padding: int,
+        dress: Callable[[Record], Record] = lambda record: record,
     ) -> None:
         self._partition = partition
         self._world = partition.world
@@ -75,6 +76,8 @@ class Producer:
         self._repeats_keys = repeats_keys
         # How much longer than necessary values may be.
         self._padding = padding
+        # What else belongs to a record.
+        self._dress = dress
         self._batches_left = batches
         self._sequence = 0
         self._window: list[Sending] = []
@@ -114,7 +117,7 @@ class Producer:
         numbers = range(self._sequence, self._sequence + count)
         values = [b"%d:%d:%s" % (self.id, number, self._pad()) for number in numbers]
         records = [
-            Record(key=self.key_of(value), value=value, timestamp_ms=EPOCH_MS + number)
+            self._dress(Record(key=self.key_of(value), value=value, timestamp_ms=EPOCH_MS + number))
             for value, number in zip(values, numbers, strict=True)
         ]
         batch = build_batch(

@@ -18,7 +18,8 @@ from penstock.model.clock import Clock
 from penstock.model.errors import Refused
 from penstock.model.file_ranges import FileRange
 from penstock.model.ids import GroupId, MemberId, TopicId, TopicName
-from penstock.records.batch import decode_records, parse_header
+from penstock.records.batch import build_batch, decode_records, parse_header
+from penstock.records.record import Record
 from penstock.replication.replica import Replica
 from tests.unit.lone_node import LoneNode
 from tests.unit.replication.rig import batch
@@ -76,6 +77,12 @@ class QueueNode(LoneNode):
     async def send(self, *values: bytes, partition: int = 0) -> None:
         """As one batch."""
         done = self.replica(partition).append(batch(*values)).done
+        if done is not None:
+            await done
+
+    async def send_records(self, *records: Record, partition: int = 0) -> None:
+        """As one batch."""
+        done = self.replica(partition).append(build_batch(records)).done
         if done is not None:
             await done
 

@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from penstock.cli.queue import SHORT_NAMES, _change, _full_name
+from penstock.cli.queue import PREFIXES, SHORT_NAMES, _change, _full_name
 from penstock.cluster.group_settings import GROUP_SETTINGS
 
 LOCK = "share.record.lock.duration.ms"
@@ -47,6 +47,6 @@ def test_what_makes_no_sense_is_told(typed: str, said: str) -> None:
 
 
 def test_every_setting_of_a_queue_has_a_short_name() -> None:
-    known = {name for name in GROUP_SETTINGS if name.startswith(("share.", "errors."))}
+    known = {name for name in GROUP_SETTINGS if name.startswith(PREFIXES)}
     assert set(SHORT_NAMES.values()) == known
     assert {_full_name(short) for short in SHORT_NAMES} == known

@@ -1,18 +1,21 @@
 """A queue that is led, over a store and a log that a test holds in its hands."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 from uuid import UUID
 
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import GroupId, MemberId, TopicId
-from penstock.queues.commands import AckBatch, AckType, AcquiredRange, ShareSettings
+from penstock.queues.commands import AckBatch, AckType, AcquiredRange, Later, ShareSettings
 from penstock.queues.decisions import Open, Write, decide_initialize, decide_open, decide_write
+from penstock.queues.key_order import KeyAt
 from penstock.queues.layout import QueueKey
 from penstock.queues.leading import LedQueue
+from penstock.queues.looking import Looked
 from penstock.queues.records import QueueStored
 from penstock.queues.state import QueuesState
+from penstock.queues.tally import LeaseTally
 from penstock.replication.alarm_clock import AlarmClock
 from penstock.replication.commit import Commit
 from penstock.replication.watches import Watch, Watches
@@ -32,6 +35,9 @@ class FakeLog:
         self.is_leader = self.is_settled = True
         self.high_watermark = self.log_end_offset = end
         self.log_start_offset = 0
+        # Of records that have one: a key, a time at which they are due.
+        self.keys: dict[int, int] = {}
+        self.due: dict[int, int] = {}
         self._advances, self._leaderships = Watches(), Watches()
 
     def check_leader(self) -> None:
@@ -106,6 +112,7 @@ class Leader:
         clock: ManualClock | None = None,
         start: int = 0,
         settings: ShareSettings | None = None,
+        tally: LeaseTally | None = None,
     ) -> None:
         self.store = store
         self.log = log or FakeLog()
@@ -114,21 +121,32 @@ class Leader:
         self.start = start
         self.openings = 0
         self.alarms: AlarmClock[LedQueue] = AlarmClock(self.clock, LedQueue.expire)
+        self.due_alarms: AlarmClock[LedQueue] = AlarmClock(
+            self.clock, LedQueue.make_due, has_grace=lambda _: False
+        )
         self.closed: list[LedQueue] = []
         self.queue = LedQueue(
             key=KEY,
             log=self.log,
             store=store,
             alarms=self.alarms,
+            due_alarms=self.due_alarms,
             clock=self.clock,
+            random_below=lambda below: below - 1,
+            tally=(tally or LeaseTally()).of_queue(KEY.group_id),
             settings_of=lambda: self.settings,
             resolve_start=self._resolve,
+            read_keys=self._read_keys,
             next_opening=self._next_opening,
             on_closed=self.closed.append,
         )
 
     async def _resolve(self) -> int:
         return self.start
+
+    async def _read_keys(self, spans: Sequence[tuple[int, int]], _: Container[int]) -> list[KeyAt]:
+        offsets = (offset for first, last in spans for offset in range(first, last + 1))
+        return [(offset, key) for offset in offsets if (key := self.log.keys.get(offset))]
 
     def _next_opening(self) -> int:
         self.openings += 1
@@ -144,9 +162,19 @@ class Leader:
         first = self.queue.next_offset()
         end = min(self.log.high_watermark, first + READ_MAX)
         spans = [(offset, offset) for offset in range(first, end)]
+        if self.queue.unlooked_from() is not None:
+            self.look(spans)
         return self.queue.acquire(
             member_id, spans, records_max=count, batch_size=count, is_exact=True, read_from=first
         )
+
+    def look(self, spans: Sequence[tuple[int, int]]) -> None:
+        now_ms = self.clock.now_ms()
+        later = [
+            Later(at, at, self.log.due[at]) for at, _ in spans if self.log.due.get(at, 0) > now_ms
+        ]
+        keys = [(at, self.log.keys[at]) for at, _ in spans if at in self.log.keys]
+        self.queue.look(spans, Looked(later=later, keys=keys))
 
     async def acquired(self, member_id: MemberId = M, count: int = 500) -> list[AcquiredRange]:
         ranges, commit = self.acquire(member_id, count)
@@ -163,6 +191,7 @@ class Leader:
         """Time passes, and the alarm clock rings as it does in a process that runs on."""
         self.clock.ms += ms
         self.queue.expire()
+        self.queue.make_due()
 
 
 class Asleep:

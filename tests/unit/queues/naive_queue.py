@@ -1,6 +1,6 @@
 """A share partition as simple as can be: one entry per offset, and loops over all of them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from penstock.model.errors import Reason
@@ -36,6 +36,8 @@ GONE = Entry(ACKED, 0)
 class NaiveQueue:
     def __init__(self, settings: ShareSettings) -> None:
         self.settings = settings
+        # Of records that have one, in a queue with order per key.
+        self.keys: dict[int, int] = {}
         self.start = 0
         self.end = 0
         self.entries: dict[int, Entry] = {}
@@ -47,8 +49,50 @@ class NaiveQueue:
         return sum(entry.state in states for entry in self.entries.values())
 
     def first_available(self) -> int:
-        free = (offset for offset, entry in self.entries.items() if entry.state is AVAILABLE)
-        return min(free, default=self.end)
+        return min((offset for offset in self.entries if self.is_free(offset)), default=self.end)
+
+    def is_free(self, offset: int) -> bool:
+        """Whether it can be delivered now."""
+        return self.entries[offset].state is AVAILABLE and not self.is_blocked(offset)
+
+    def is_blocked(self, offset: int) -> bool:
+        """Whether an earlier record of its key is not done with."""
+        key = self.keys.get(offset)
+        return key is not None and any(
+            self.keys.get(other) == key and entry.state not in (ACKED, DYING, DEAD)
+            for other, entry in self.entries.items()
+            if other < offset
+        )
+
+    def is_waiting(self, offset: int) -> bool:
+        """Whether it could be delivered if it were the first of its key."""
+        return self.entries[offset].state is AVAILABLE and self.is_blocked(offset)
+
+    def count_blocked(self) -> int:
+        return sum(map(self.is_waiting, self.entries))
+
+    def has_space(self) -> bool:
+        waiting = self._waiting() + self.count(DELAYED, DYING) + len(self.left)
+        is_full = waiting >= self.settings.waiting_max
+        return not is_full and self.count_blocked() < self.settings.blocked_max
+
+    def look(
+        self,
+        spans: Sequence[tuple[int, int]],
+        due: Mapping[int, int],
+        keys: Mapping[int, int],
+    ) -> None:
+        for first, last in spans:
+            while self.end < first:
+                self.entries[self.end] = GONE
+                self.end += 1
+            while self.end <= last:
+                due_ms = due.get(self.end, 0)
+                self.entries[self.end] = Entry(DELAYED, 0, due_ms=due_ms) if due_ms else NEW
+                if self.end in keys:
+                    self.keys[self.end] = keys[self.end]
+                self.end += 1
+        self._advance()
 
     def acquire(
         self,
@@ -62,9 +106,9 @@ class NaiveQueue:
         limit = self.settings.delivery_attempts_max
         throttle = max(2, (limit + 1) // 2)
         room = min(records_max, self.settings.leased_max - self.count(LEASED))
-        waiting = self._waiting() + self.count(DELAYED, DYING) + len(self.left)
-        has_space = waiting < self.settings.waiting_max
+        has_space = self.has_space()
         old_end = self.end
+        was_free = {offset for offset in self.entries if self.is_free(offset)}
         known = [
             [offset for offset in range(first, last + 1) if self.start <= offset < old_end]
             for first, last in spans
@@ -74,6 +118,8 @@ class NaiveQueue:
             for first, last in spans
         ]
         self._forget_missing(spans, read_from)
+        # One fetch gets one record of a key at most, even if another one is gone from the log.
+        free = {offset for offset in self.entries if self.is_free(offset)} & was_free
         taken: list[tuple[int, int, int]] = []
         for number, group in enumerate(_grouped([one for one in known if one], batch_size)):
             before = len(taken)
@@ -83,7 +129,7 @@ class NaiveQueue:
             is_over = False
             for offset in [offset for one in group for offset in one]:
                 entry = self.entries[offset]
-                if entry.state is not AVAILABLE:
+                if offset not in free:
                     continue
                 got = len(taken) - before
                 if entry.attempts >= throttle and allowed is None:
@@ -146,10 +192,11 @@ class NaiveQueue:
     def _forget_missing(self, spans: Sequence[tuple[int, int]], read_from: int) -> None:
         if not spans:
             return
+        free = {offset for offset in self.entries if self.is_free(offset)}
         present = {offset for first, last in spans for offset in range(first, last + 1)}
         for offset in range(read_from, spans[-1][1]):
             entry = self.entries.get(offset)
-            if offset not in present and entry is not None and entry.state is AVAILABLE:
+            if offset not in present and entry is not None and offset in free:
                 self.entries[offset] = GONE
 
     def acknowledge(
@@ -225,6 +272,8 @@ class NaiveQueue:
                 self.entries[filled] = self.left.pop(filled, Entry(DEAD, 0))
             self.start = min(self.start, offset)
             self.entries[offset] = Entry(AVAILABLE, 0, redrives=redrives[offset] + 1)
+            # Later ones of its key have passed it.
+            self.keys.pop(offset, None)
         return len(back)
 
     def _is_dead(self, offset: int) -> bool:

@@ -1,6 +1,7 @@
 """Random commands to a share partition, beside a naive one that must always agree with it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 from typing import Protocol, TypeVar
@@ -8,7 +9,16 @@ from uuid import UUID
 
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import MemberId, TopicId
-from penstock.queues.commands import AckBatch, AcquiredRange, Change, Range, ShareSettings
+from penstock.queues.commands import (
+    AckBatch,
+    AcquiredRange,
+    Change,
+    Later,
+    Range,
+    RecordState,
+    ShareSettings,
+)
+from penstock.queues.key_order import KeyOrder, has_place
 from penstock.queues.letters import Redriven
 from penstock.queues.machine import ShareMachine
 from tests.unit.queues.naive_queue import (
@@ -43,14 +53,21 @@ class Simulation:
             delivery_attempts_max=limit,
             leased_max=choices.randint(1, 30),
             waiting_max=choices.randint(1, 40),
+            blocked_max=choices.randint(1, 40),
             is_renewable=self.maybe(0.8),
             has_dead_letters=self.maybe(0.5),
+            has_delays=self.maybe(0.3),
+            has_key_order=self.maybe(0.4),
         )
         self.now_ms = 1
         self.naive = NaiveQueue(self.settings)
         self.machine = ShareMachine(start=0)
         # Hears only of changes, as who stores them does.
         self.store = ShareMachine(start=0)
+        self.order = KeyOrder(0) if self.settings.has_key_order else None
+        # What is in the log, for those who look: keys of records, and when they are due.
+        self.keys: dict[int, int] = {}
+        self.due: dict[int, int] = {}
         self.batches: list[tuple[int, int]] = []
         self.log_end = 0
         # What was dead once and is not alive now.
@@ -77,6 +94,7 @@ class Simulation:
             (1, self.move_log_start),
             (1, self.compact),
             (1, self.restore),
+            (1, self.switch_order),
         ]
         self.one_of([action for weight, action in steps for _ in range(weight)])()
         self.check()
@@ -87,12 +105,46 @@ class Simulation:
             self.log_end += self.maybe(0.1)
             last = self.log_end + self.choices.randint(0, 6)
             self.batches.append((self.log_end, last))
+            for offset in range(self.log_end, last + 1):
+                self.write(offset)
             self.log_end = last + 1
+
+    def write(self, offset: int) -> None:
+        if self.maybe(0.8):
+            self.keys[offset] = self.choices.randint(1, 4)
+        if self.maybe(0.3):
+            self.due[offset] = self.now_ms + self.choices.randint(1, 9)
+
+    @property
+    def must_look(self) -> bool:
+        return self.settings.has_delays or self.settings.has_key_order
+
+    def look(self, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """What a poll does before it leases; what is left out of the spans is not known yet."""
+        machine = self.machine
+        known = [span for span in spans if span[1] < machine.end]
+        new = [span for span in spans if span[1] >= machine.end]
+        assert machine.has_space(self.settings) == self.naive.has_space()
+        if not machine.has_space(self.settings):
+            return known
+        new = new[: self.choices.randint(1, 3)]
+        due = self.due if self.settings.has_delays else {}
+        due = {offset: due_ms for offset, due_ms in due.items() if due_ms > self.now_ms}
+        offsets = [at for first, last in new for at in range(max(first, machine.end), last + 1)]
+        later = [Later(at, at, due[at]) for at in offsets if at in due]
+        keys = {at: self.keys[at] for at in offsets if at in self.keys and self.order is not None}
+        if self.order is not None:
+            self.order.add(keys.items())
+        self.apply(machine.decide_look(new, later, self.settings))
+        self.naive.look(new, due, keys)
+        return [*known, *new]
 
     def acquire(self) -> None:
         read_from = self.machine.first_available()
         count = self.choices.randint(1, 6)
         spans = [span for span in self.batches if span[1] >= read_from][:count]
+        if self.must_look:
+            spans = self.look(spans)
         member_id = self.one_of(MEMBERS)
         records_max, batch_size = self.choices.randint(1, 20), self.choices.randint(1, 12)
         is_exact = self.maybe(0.4)
@@ -181,7 +233,10 @@ class Simulation:
 
     def _make_due(self, machine: ShareMachine) -> None:
         """Not stored: it follows from the times that are."""
-        machine.apply(machine.decide_due(self.now_ms, self.settings))
+        change = machine.decide_due(self.now_ms, self.settings)
+        machine.apply(change)
+        if machine is self.machine:
+            self.follow(change)
 
     def bury(self) -> None:
         dying = (range(each.first, each.last + 1) for each in self.machine.dying())
@@ -217,7 +272,34 @@ class Simulation:
         self.batches = [span for span in self.batches if not self.maybe(0.1)]
 
     def restore(self) -> None:
-        self.machine = self.copy_of_store()
+        """Another leader takes over: it has what is stored, and the log."""
+        self.machine = machine = self.copy_of_store()
+        if self.order is None:
+            return
+        self.order = KeyOrder(machine.start)
+        for each in machine.ranges():
+            if has_place(each):
+                offsets = range(each.first, each.last + 1)
+                self.order.add((at, self.keys[at]) for at in offsets if at in self.keys)
+        self.follow(Change(start=machine.start, ranges=tuple(machine.ranges())))
+
+    def switch_order(self) -> None:
+        """Whoever leads begins again when the setting changes."""
+        has_order = not self.settings.has_key_order
+        self.settings = replace(self.settings, has_key_order=has_order)
+        self.naive.settings = self.settings
+        entries = self.naive.entries
+        known = {
+            at: key for at, key in self.keys.items() if at in entries and not entries[at].redrives
+        }
+        self.naive.keys = known if has_order else {}
+        self.order = KeyOrder(0) if has_order else None
+        self.restore()
+
+    def follow(self, change: Change) -> None:
+        if self.order is not None:
+            machine = self.machine
+            machine.apply(self.order.follow(change, machine, self.settings))
 
     def copy_of_store(self) -> ShareMachine:
         copy = ShareMachine(
@@ -239,6 +321,7 @@ class Simulation:
         self.machine.apply(change)
         self.store.apply(change)
         is_changed = before != (self.machine.start, list(self.machine.ranges()))
+        self.follow(change)
         assert is_news == (is_changed or change.letters is not None)
 
     def note_dead(self) -> None:
@@ -252,6 +335,15 @@ class Simulation:
         for machine in (self.machine, self.copy_of_store()):
             machine.validate()
             assert _entries(machine) == {**self.naive.left, **self.naive.entries}
+            is_leader = machine is self.machine
+            blocked = [
+                at
+                for each in machine.ranges()
+                if each.state is RecordState.BLOCKED
+                for at in range(each.first, each.last + 1)
+            ]
+            expected = [at for at in self.naive.entries if self.naive.is_waiting(at)]
+            assert blocked == (expected if is_leader else []), f"{blocked}, not {expected}"
             for before, each in pairwise(machine.ranges()):
                 is_apart = before.last + 1 < each.first <= machine.start
                 assert is_apart or before[2:] != each[2:], f"{before} and {each} are alike"
@@ -269,11 +361,16 @@ class Simulation:
 
 
 def _entries(machine: ShareMachine) -> dict[int, Entry]:
+    """What is stored of them, or would be: that a record waits for another follows from the log."""
     return {
-        offset: Entry(*each[2:])
+        offset: Entry(_stored(each.state), *each[3:])
         for each in machine.ranges()
         for offset in range(each.first, each.last + 1)
     }
+
+
+def _stored(state: RecordState) -> RecordState:
+    return RecordState.AVAILABLE if state is RecordState.BLOCKED else state
 
 
 def _lease(one: AcquiredRange, member_id: MemberId, settings: ShareSettings) -> Range:

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from penstock.model.errors import Refused
-from penstock.queues import delivery, machine, ranges, transitions
+from penstock.queues import delivery, key_order, machine, ranges, transitions
 from penstock.queues.commands import Change, Death, Range, RecordState, ShareSettings
 from penstock.queues.delivery import Delivery
+from penstock.queues.key_order import KeyOrder
 from penstock.queues.machine import ShareMachine
 from penstock.queues.ranges import RangeMap
 from penstock.queues.transitions import Event
@@ -111,7 +112,7 @@ def not_postponed(before: Range, event: Event, settings: ShareSettings) -> Range
 
 @mutation("a delayed record is due too early", (RangeMap, "due"))
 def due_early(self: RangeMap, now_ms: int) -> Any:
-    return [self._by_first[first] for due_ms, first in self._delayed if due_ms <= now_ms + 1]
+    return [each for each in self if each.due_ms and each.due_ms <= now_ms + 1]
 
 
 @mutation("records that are not dying can be buried", (ShareMachine, "decide_buried"))
@@ -247,6 +248,77 @@ def forgotten_rest(self: Delivery, spans: Any) -> None:
     _deliver(self, spans)
     if self.changed and self.changed[-1].state is RecordState.AVAILABLE:
         self.changed.pop()
+
+
+_decide_look = ShareMachine.decide_look
+
+
+@mutation("what its producer wants later is there at once", (ShareMachine, "decide_look"))
+def never_later(self: ShareMachine, spans: Any, _: Any, settings: Any) -> Change:
+    return _decide_look(self, spans, [], settings)
+
+
+@mutation("only the first record of a batch can be for later", (ShareMachine, "decide_look"))
+def first_later(self: ShareMachine, spans: Any, later: Any, settings: Any) -> Change:
+    return _decide_look(self, spans, later[:1], settings)
+
+
+@mutation("a delay is lost in a snapshot", (ShareMachine, "ranges"))
+def undelayed(self: ShareMachine) -> Any:
+    for each in self._ranges:
+        is_delayed = each.state is RecordState.DELAYED
+        yield each._replace(state=RecordState.AVAILABLE, due_ms=0) if is_delayed else each
+
+
+@mutation("how far it looks past blocked keys has no limit", (machine, "has_space"))
+def endless_look(ranges_: RangeMap, settings: ShareSettings) -> bool:
+    return ranges_.waiting_count + ranges_.delayed_count < settings.waiting_max
+
+
+@mutation("records that are for later take no space", (machine, "has_space"))
+def weightless(ranges_: RangeMap, settings: ShareSettings) -> bool:
+    is_full = ranges_.waiting_count >= settings.waiting_max
+    return not is_full and ranges_.blocked_count < settings.blocked_max
+
+
+@mutation("no record waits for its key", (KeyOrder, "_blocked"))
+def unblocked(*_: object) -> list[Any]:
+    return []
+
+
+_blocked = KeyOrder._blocked
+
+
+@mutation("a record that was tried does not wait for its key", (KeyOrder, "_blocked"))
+def tried_goes_first(self: KeyOrder, each: Range) -> list[Any]:
+    return [] if each.attempts else list(_blocked(self, each))
+
+
+@mutation("a key that is free lets nobody go", (KeyOrder, "_next"))
+def stuck(*_: object) -> None:
+    return None
+
+
+@mutation("a key lets its last record go", (KeyOrder, "_next"))
+def last_first(self: KeyOrder, key: int) -> Any:
+    line = self._lines[key]
+    return line if isinstance(line, int) else line[-1]
+
+
+@mutation("what retention removes frees no key", (KeyOrder, "_below"))
+def held_by_ghosts(*_: object) -> list[int]:
+    return []
+
+
+def freeing(name: str, states: set[RecordState]) -> None:
+    MUTATIONS[name] = [(key_order, "FREEING", frozenset(states))]
+
+
+_FREEING = {RecordState.ACKED, RecordState.DYING, RecordState.DEAD}
+freeing("a delayed record frees its key", _FREEING | {RecordState.DELAYED})
+freeing("a leased record frees its key", _FREEING | {RecordState.LEASED})
+freeing("a dying record holds up its key", _FREEING - {RecordState.DYING})
+freeing("a dead record holds up its key", _FREEING - {RecordState.DEAD})
 
 
 @pytest.mark.parametrize("name", MUTATIONS)

@@ -129,7 +129,15 @@ def test_calls_come_back_as_they_were() -> None:
     starts = {KEY: 5, KEY._replace(partition=4): -1}
     outcomes = {KEY: Refused(Reason.NON_EMPTY_GROUP, "why"), KEY._replace(partition=4): None}
     summaries = [
-        QueueSummary(key=KEY, term=1, state_epoch=2, start=3, done_count=4, leased_count=5)
+        QueueSummary(
+            key=KEY,
+            term=1,
+            state_epoch=2,
+            start=3,
+            done_count=4,
+            leased_count=5,
+            waiting_count=6,
+        )
     ]
     assert calls.decoded(calls.encode_open(opened), calls.read_open) == opened
     assert calls.decoded(calls.encode_write(write), calls.read_write) == write

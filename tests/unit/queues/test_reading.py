@@ -7,7 +7,14 @@ import pytest
 from penstock.model.file_ranges import FileRange
 from penstock.queues.commands import AcquiredRange
 from penstock.queues.reading import UNWANTED_BYTES_MAX, build, plan, scan_batches
-from penstock.records.batch import build_batch, decode_records, parse_header, seal, stamp
+from penstock.records.batch import (
+    build_batch,
+    decode_records,
+    keep_records,
+    parse_header,
+    seal,
+    stamp,
+)
 from penstock.records.compression import Codec
 from penstock.records.record import Record
 
@@ -123,3 +130,29 @@ def test_a_batch_that_can_not_be_decoded_is_sent_as_it_is() -> None:
     cutting = plan(scan_batches(whole), acquired)
     assert cutting is not None
     assert build(whole, cutting, acquired) == bad
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_picked_records_are_the_same_as_those_that_are_found_by_reading_all(codec: Codec) -> None:
+    records = [
+        Record(timestamp_ms=7, key=b"k" * (i % 70), value=b"v" * (i * 37 % 9_000))
+        for i in range(90)
+    ]
+    data = build_batch(records, base_offset=50, codec=codec)
+    wanted = [(40, 51), (60, 60), (100, 103), (139, 200)]
+    kept = keep_records(data, parse_header(data), wanted)
+    offsets = [50, 51, 60, 100, 101, 102, 103, 139]
+    assert [each.offset for each in decode_records(kept)] == offsets
+    assert [each.value for each in decode_records(kept)] == [
+        records[at - 50].value for at in offsets
+    ]
+
+
+def test_offsets_that_are_not_where_they_should_be_are_found_by_reading_all() -> None:
+    data = build_batch([Record(timestamp_ms=7, value=b"%d" % i) for i in range(3)])
+    size = (len(data) - 61) // 3
+    payload = data[61:]
+    swapped = payload[size : 2 * size] + payload[:size] + payload[2 * size :]
+    odd = seal(parse_header(data), swapped)
+    kept = keep_records(odd, parse_header(odd), [(1, 1)])
+    assert [each.value for each in decode_records(kept)] == [b"1"]

@@ -9,7 +9,8 @@
 - What Kafka does not tell of dead letters is in fields that its clients skip.
 
 Differences from Kafka: a partition that its topic does not have is UNKNOWN_TOPIC_OR_PARTITION;
-Kafka does not answer such a request.
+Kafka does not answer such a request. A queue in which too many records wait says so in the error
+message of its partition, without an error code.
 """
 
 from collections.abc import Collection, Mapping
@@ -119,6 +120,8 @@ def _partition(
         answer.dead_letters_sent = found.sent_count
         answer.dead_letters_redriven = found.redriven_count
         answer.dead_letters_trouble = found.trouble
+        # Clients do not look at it where there is no error; our own command line does.
+        answer.error_message = found.note or None
     return answer
 
 
