@@ -16,6 +16,7 @@ from penstock.broker.forwarding import ReadAnswer
 from penstock.broker.leaderships import Leaderships
 from penstock.broker.letter_carrier import SEND_S_MAX, Carrier
 from penstock.broker.letter_reading import READ_BYTES, decoded
+from penstock.broker.letter_waking import by_leader
 from penstock.broker.partitions import Partitions
 from penstock.broker.producers import ProducerIdentity
 from penstock.broker.queue_settings import SettingsOfQueues
@@ -142,12 +143,8 @@ class DeadLetters:
 
     async def troubles(self, keys: Collection[QueueKey]) -> dict[QueueKey, str]:
         """As the leaders of these queues say it, as far as they can be asked."""
-        by_leader: dict[BrokerId, list[QueueKey]] = {}
-        for key in keys:
-            leader = self._leaderships.reachable_leader(key.topic_id, key.partition)
-            if leader is not None:
-                by_leader.setdefault(leader.id, []).append(key)
-        asked = [self._ask_troubles(node, some) for node, some in by_leader.items()]
+        led = by_leader(self._leaderships, keys)
+        asked = [self._ask_troubles(node, some) for node, some in led.items()]
         answers = await asyncio.gather(*asked)
         return {key: text for answer in answers for key, text in answer.items()}
 

@@ -7,7 +7,7 @@ of queues is exported here.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +17,7 @@ from penstock.broker.dead_letters import DeadLetters, Identities, Publisher
 from penstock.broker.group_settings import TEXT_LENGTH_MAX
 from penstock.broker.later import Later
 from penstock.broker.leaderships import Leaderships
+from penstock.broker.letter_waking import LetterWaking, by_leader
 from penstock.broker.partitions import Partitions
 from penstock.broker.polling import (
     AcquireCall,
@@ -76,9 +77,6 @@ IDLE_CHECK_S = 60.0
 FULL_CHECK_S = 1.0
 # Polls that wait at a time; one more is answered at once, with what there is.
 POLLS_WAITING_MAX = 20_000
-# So often queues with dead letters are looked for that nobody leads, and so many at a time.
-WAKE_S = 2.0
-WOKEN_MAX = 1_000
 
 Place = tuple[TopicId, int]
 UNKNOWN_LAG = -1
@@ -176,18 +174,22 @@ class Queues:
         peers.serve(calls.ENDS, self._answer_ends)
         peers.serve(calls.REOPEN, self._answer_reopen)
         peers.serve(calls.RELEASE, self._answer_release)
-        peers.serve(calls.WAKE, self._answer_wake)
-        self._waking: asyncio.Task[None] | None = None
+        self._waking = LetterWaking(
+            cluster=cluster,
+            leaderships=leaderships,
+            coordinators=coordinators,
+            peers=peers,
+            lead=self.lead,
+        )
 
     async def load(self) -> None:
         self._coordinators.load()
-        self._waking = asyncio.get_running_loop().create_task(self._wake_others())
+        self._waking.start()
 
     async def close(self) -> None:
         """Anyone who still waits is answered; what is stored stays."""
         self._is_closed = True
-        if self._waking is not None:
-            self._waking.cancel()
+        self._waking.stop()
         self._close_all(Refused(Reason.NOT_LEADER_OR_FOLLOWER, "the broker is shutting down"))
         self._alarms.stop()
         self._due_alarms.stop()
@@ -395,9 +397,13 @@ class Queues:
     async def _reopen(self, keys: Iterable[QueueKey]) -> None:
         """Their leaders let go of what they know of them. One that can't be reached finds out with
         its next write, which is refused."""
-        await self._on_leaders(keys, self._close, self._ask_reopen)
+        led = by_leader(self._leaderships, keys)
+        await asyncio.gather(*(self._ask_reopen(*each) for each in led.items()))
 
     async def _ask_reopen(self, node: BrokerId, keys: Sequence[QueueKey]) -> None:
+        if node == self._cluster.broker_id:
+            self._close(keys)
+            return
         try:
             await self._peers.call(node, calls.REOPEN, calls.encode_keys(keys), CALL_S_MAX)
         except Refused as refused:
@@ -439,49 +445,6 @@ class Queues:
                 for member_id in gone & queue.holders():
                     queue.release(MemberId(member_id))
         return b""
-
-    # Queues with dead letters that nobody polls
-
-    async def _wake_others(self) -> None:
-        """A queue is opened when somebody asks for it. One with letters on their way must not wait
-        for that, if its leader is another one now."""
-        while True:
-            await asyncio.sleep(WAKE_S)
-            keys = self._coordinators.with_letters(WOKEN_MAX)
-            await self._on_leaders(keys, self._wake, self._ask_wake)
-
-    async def _ask_wake(self, node: BrokerId, keys: Sequence[QueueKey]) -> None:
-        try:
-            await self._peers.call(node, calls.WAKE, calls.encode_keys(keys), CALL_S_MAX)
-        except Refused as refused:
-            logger.info("node %d does not send dead letters now: %s", node, refused.detail)
-
-    async def _answer_wake(self, _: BrokerId, payload: bytes) -> bytes:
-        self._wake(calls.decoded(payload, calls.read_keys))
-        return b""
-
-    def _wake(self, keys: Iterable[QueueKey]) -> None:
-        for key in keys:
-            try:
-                self.lead(*key).open()
-            except Refused as refused:
-                logger.debug("%s is not opened: %s", key, refused.detail)
-
-    async def _on_leaders(
-        self,
-        keys: Iterable[QueueKey],
-        here: Callable[[Sequence[QueueKey]], None],
-        there: Callable[[BrokerId, Sequence[QueueKey]], Awaitable[None]],
-    ) -> None:
-        """On each node that leads some of them."""
-        by_leader: dict[BrokerId, list[QueueKey]] = {}
-        for key in keys:
-            leader = self._leaderships.reachable_leader(key.topic_id, key.partition)
-            if leader is not None:
-                by_leader.setdefault(leader.id, []).append(key)
-        own = by_leader.pop(self._cluster.broker_id, [])
-        here(own)
-        await asyncio.gather(*(there(*each) for each in by_leader.items()))
 
     # Where data partitions end
 

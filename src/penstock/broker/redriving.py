@@ -160,8 +160,7 @@ class Redriving:
     async def _redrive_partition(
         self, group_id: GroupId, source: Topic, place: Place, limit: int
     ) -> RedriveResult:
-        keys = [QueueKey(group_id, source.topic_id, index) for index in range(source.partitions)]
-        starts = await self._starts(keys, place)
+        starts = await self._starts(group_id, source, place)
         reader, deadline = self._letters.publisher, self._clock.monotonic() + RETRIED_S_MAX
         begin = (await reader.find(*place, Position.EARLIEST, deadline)).offset
         # What is given up again meanwhile is for the next time.
@@ -170,25 +169,28 @@ class Redriving:
         total = RedriveResult()
         while offset < end and total.count < limit:
             records, next_offset = await self._read(place, offset, end)
-            asked, offset = _by_queue(records, keys, source.name, limit - total.count, next_offset)
+            left = limit - total.count
+            asked, offset = _by_queue(records, group_id, source, left, next_offset)
             for key, items in asked.items():
-                total += await self._ask(Redrive(key, *place, offset, tuple(items)))
-                starts[key] = max(offset, starts.get(key, 0))
+                if key in starts:
+                    total += await self._ask(Redrive(key, *place, offset, tuple(items)))
+                    starts[key] = max(offset, starts[key])
         if offset < end:
             return total + RedriveResult(is_finished=False)
         for key in [key for key, start in starts.items() if start < end]:
             await self._ask(Redrive(key, *place, end, ()))
         return total
 
-    async def _starts(self, keys: Sequence[QueueKey], place: Place) -> dict[QueueKey, int]:
-        """Up to where letters of these queues were brought back. Those that are not stored may have
-        left letters in an earlier life; those that have never sent one have none."""
-        found = await self._coordinators.read(keys[0].group_id, keys)
-        starts = {key: 0 for key in keys if key not in found}
-        for key, summary in found.items():
-            if summary.letters.sent_count:
-                starts[key] = summary.letters.redriven_up_to(*place)
-        return starts
+    async def _starts(self, group_id: GroupId, source: Topic, place: Place) -> dict[QueueKey, int]:
+        """Up to where letters of the group's queues on the topic were brought back, of those that
+        have sent some."""
+        keys = [QueueKey(group_id, source.topic_id, index) for index in range(source.partitions)]
+        found = await self._coordinators.read(group_id, keys)
+        return {
+            key: summary.letters.redriven_up_to(*place)
+            for key, summary in found.items()
+            if summary.letters.sent_count
+        }
 
     async def _read(self, place: Place, offset: int, end: int) -> tuple[list[Record], int]:
         """Some records from there on, and where to read next."""
@@ -315,27 +317,23 @@ class Redriving:
 
 
 def _by_queue(
-    records: Iterable[Record],
-    keys: Sequence[QueueKey],
-    topic: str,
-    limit: int,
-    next_offset: int,
+    records: Iterable[Record], group_id: GroupId, source: Topic, limit: int, next_offset: int
 ) -> tuple[dict[QueueKey, list[LetterItem]], int]:
-    """The letters of these queues, at most `limit`, and up to where these are all."""
+    """The letters of the group on the topic, at most `limit`, and up to where these are all."""
     found: dict[QueueKey, list[LetterItem]] = {}
     count = 0
     for record in records:
         origin = origin_of(record.headers)
-        if origin is None or (origin.group, origin.topic) != (keys[0].group_id, topic):
+        if origin is None or (origin.group, origin.topic) != (group_id, source.name):
             continue
         # A topic of the same name, from before this one, had other records at its offsets.
-        is_other = origin.topic_id not in ("", str(keys[0].topic_id))
-        if is_other or origin.partition >= len(keys):
+        if origin.topic_id not in ("", str(source.topic_id)):
             continue
         if count == limit:
             return found, record.offset
+        key = QueueKey(group_id, source.topic_id, origin.partition)
         item = LetterItem(record.offset, origin.offset, origin.redrives)
-        found.setdefault(keys[origin.partition], []).append(item)
+        found.setdefault(key, []).append(item)
         count += 1
     return found, next_offset
 

@@ -135,6 +135,7 @@ class Run:
         self.throttles = Random(f"throttles of {seed}")
         self.is_throttled = self.throttles.random() < 0.3
         self.letters = Random(f"letters of {seed}")
+        self.redriving = Random(f"redrive runs of {seed}")
         self.has_letters = self.redrives = False
         self.dead_letters = 0
         self.moves = self.disks_replaced = self.bits_flipped = self.histories_given_up = 0
@@ -339,12 +340,12 @@ class Run:
             enabling = process.spawn(letters.enable(self.nodes[0]))
             require(self.world.run_until(enabling.done, 30.0), "no group was set within 30 s")
             self.has_letters = enabling.result()
-            self.redrives = self.has_letters and self.letters.random() < 0.5
+            self.redrives = self.has_letters and self.redriving.random() < 0.5
 
     def _redrive(self) -> None:
         nodes = [node for node in self.nodes if node.is_responsive]
-        if nodes and self.redrives and self.letters.random() < REDRIVE_CHANCE:
-            node, limit = self.letters.choice(nodes), self.letters.choice((1, 3, 100))
+        if nodes and self.redrives and self.redriving.random() < REDRIVE_CHANCE:
+            node, limit = self.redriving.choice(nodes), self.redriving.choice((1, 3, 100))
             node.ask(letters.redrive(node, self.ledger, DATA, limit))
 
     def _add_producer(self, partition: DataPartition, number: int, batches: int) -> None:

@@ -158,8 +158,7 @@ def test_a_topic_that_the_group_reads_itself_is_refused(tmp_path: Path) -> None:
         await node.create("dlq.read", errors_deadletterqueue_group_enable="true")
         topic = node.cluster.topic("dlq.read")
         assert topic is not None
-        await node.poll_now(topic_id=topic.topic_id)
-        await until(lambda: node.queues.lead(G, topic.topic_id, 0).is_open)
+        await node.queues.initialize(G, {topic.topic_id: {0: -1}})
         edits = [Edit("errors.deadletterqueue.topic.name", Operation.SET, "dlq.read")]
         other = (GroupResource("other"), edits)
         wanted = [(GroupResource(G), edits), other]
@@ -235,6 +234,7 @@ def test_letters_of_letters_are_not_sent_to_the_same_topic(tmp_path: Path) -> No
         await node.until_sent(1)
         topic = node.cluster.topic(DLQ)
         assert topic is not None
+        await node.queues.initialize(G, {topic.topic_id: {0: 0}})
         answer = await node.poll(topic_id=topic.topic_id)
         assert leased(answer) == [b"a"]
         place = (topic.topic_id, 0)
@@ -278,7 +278,7 @@ def test_a_plan_is_stored_before_it_is_sent(tmp_path: Path) -> None:
         assert stored.letters.sender.sequence == 0
         publishing.goes_on.set()
         await node.until_sent(1)
-        assert _stored(node).letters.sender.sequence == 1
+        await until(lambda: _stored(node).letters.sender.sequence == 1)
 
     on_node(scenario, tmp_path)
 
@@ -301,7 +301,7 @@ def test_records_are_dying_until_the_topic_has_them(tmp_path: Path) -> None:
         assert _stored(node).dying_count == 2
         publishing.goes_on.set()
         await node.until_sent(2)
-        assert _stored(node).dying_count == 0
+        await until(lambda: _stored(node).dying_count == 0)
 
     on_node(scenario, tmp_path)
 

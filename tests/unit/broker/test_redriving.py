@@ -81,6 +81,7 @@ def test_a_record_that_dies_again_and_again_stays_dead(tmp_path: Path) -> None:
 def test_a_record_that_is_gone_is_appended_again_and_others_skip_it(tmp_path: Path) -> None:
     async def scenario(node: LettersNode) -> None:
         await node.set_group(OTHER, **EARLIEST)
+        await node.make_queues(OTHER)
         await node.give_up(b"bad", b"worse")
         await node.until_sent(2)
         await node.replica().delete_records(2)
@@ -149,6 +150,7 @@ def test_letters_of_an_earlier_topic_of_the_same_name_do_not_come_back(tmp_path:
         await node.until_sent(1)
         await node.topics.delete([TOPIC])
         await node.create(TOPIC, partitions=1, retention_ms="-1")
+        await node.make_queues()
         await node.give_up(b"new")
         await node.until_sent(2)
         assert await redrive(node) == RedriveResult(reopened=1)
