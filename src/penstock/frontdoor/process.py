@@ -64,7 +64,12 @@ async def _serve(options: Options) -> None:
     broker = Broker(channel)
     context = door.make_context(broker, Publisher(broker), Reader(broker))
     server = door.make_server(context, sockets, options.hosts, DRAIN_S)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, server.stop)
+
+    def stop() -> None:
+        context.stop()
+        server.stop()
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
     gc.freeze()
     logger.info("the HTTP door of node %d is open", options.node)
     await server.run_until_stopped()
