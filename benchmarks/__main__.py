@@ -15,6 +15,7 @@ from benchmarks import (
     fetch_many,
     first_write,
     groups,
+    http_door,
     latency_over_partitions,
     many_partitions,
     pipeline_iot,
@@ -57,6 +58,7 @@ WORKLOADS: dict[str, Workload] = {
     "many-partitions-idle": thousands_of_partitions.run,
     "steady-load": steady_load.run,
     "groups": groups.run,
+    "http": http_door.run,
 }
 
 SPARK_WORKLOADS: dict[str, SparkWorkload] = {

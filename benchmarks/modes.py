@@ -35,6 +35,7 @@ class Mode:
     group_partitions: int
     large_group_members: int
     large_group_partitions: int
+    http_seconds: float
     spark_processes_shared: bool
     spark_rounds: int
     spark_warm_up_rounds: int
@@ -88,6 +89,7 @@ MODES = {
         group_partitions=100,
         large_group_members=200,
         large_group_partitions=2_000,
+        http_seconds=4,
         spark_processes_shared=False,
         spark_rounds=5,
         spark_warm_up_rounds=2,
@@ -134,6 +136,7 @@ MODES = {
         group_partitions=10,
         large_group_members=6,
         large_group_partitions=30,
+        http_seconds=0.2,
         spark_processes_shared=True,
         spark_rounds=1,
         spark_warm_up_rounds=0,
