@@ -15,6 +15,7 @@ from benchmarks import (
     fetch_many,
     first_write,
     groups,
+    http_door,
     latency_over_partitions,
     many_partitions,
     pipeline_iot,
@@ -58,7 +59,11 @@ WORKLOADS: dict[str, Workload] = {
     "many-partitions-idle": thousands_of_partitions.run,
     "steady-load": steady_load.run,
     "groups": groups.run,
+<<<<<<< HEAD
     "queues": queues.run,
+=======
+    "http": http_door.run,
+>>>>>>> doors
 }
 
 SPARK_WORKLOADS: dict[str, SparkWorkload] = {

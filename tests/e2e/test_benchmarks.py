@@ -59,6 +59,8 @@ PROMISED: Bounds = {
     ("consume 100 B", "broker CPU / client CPU"): 1,
     ("produce 1 KB", "broker CPU / client CPU"): 1,
     ("consume 1 KB", "broker CPU / client CPU"): 1,
+    ("http", "memory of the broker before the first request"): 60,
+    ("http", "memory of both processes after it"): 95,
     ("restart after kill -9", "first Metadata answered"): 2,
     ("kill -9 of a leader", "next acknowledged write, median"): 1,
     ("kill -9 of a leader", "the same, 99th percentile"): 2,
@@ -100,6 +102,10 @@ for clients in ("one client", "20 clients"):
         PROMISED_OF_LATENCY[place, "p50, durable"] = durable
         PROMISED_OF_LATENCY[place, "p99, durable"] = worst
         PROMISED_OF_LATENCY[place, "p50, without sync"] = unsynced
+PROMISED_AT_LEAST = {
+    ("http", "one record a request"): 2_500,
+    ("http", "NDJSON of 100 B"): 150_000,
+}
 LATENCY = ("many-partitions", "steady-load")
 if shutil.which("mvn") is not None:
     # Without Maven there are no jars of Spark's own connector, and the report says so instead.
@@ -118,7 +124,7 @@ def test_the_shortest_workloads_report_every_promise(tmp_path: Path) -> None:
 def test_the_quick_benchmark_reports_every_promise(tmp_path: Path) -> None:
     tested_elsewhere = (*SHORT, *SPARK, *PIPELINES, *LATENCY)
     names = [name for name in ALL_WORKLOADS if name not in tested_elsewhere]
-    check_promises(names, tmp_path, PROMISED, {})
+    check_promises(names, tmp_path, PROMISED, PROMISED_AT_LEAST)
 
 
 @pytest.mark.soak

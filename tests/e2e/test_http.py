@@ -207,10 +207,14 @@ def test_a_stop_does_not_wait_for_streams(make_broker: MakeBroker) -> None:
     with httpx.Client(base_url=url(broker), timeout=WAIT_S) as client:
         write(client, "t", 1)
         with client.stream("GET", "/v1/topics/t/events") as stream:
-            next(stream.iter_lines())
+            lines = stream.iter_lines()
+            next(lines)
             started = time.monotonic()
             assert broker.terminate() == 0
             assert time.monotonic() - started < 30
+            assert not any(lines)
+    assert "Traceback" not in broker.stderr()
+    assert "timeout" not in broker.stderr()
 
 
 def test_a_taken_port_is_refused_with_a_sentence(make_broker: MakeBroker) -> None:

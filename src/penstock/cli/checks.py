@@ -40,7 +40,16 @@ PROGRAM_TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_S = 2.0
 # A clock that shows an earlier year was never set.
 YEAR_MIN = 2024
-PACKAGES = ("confluent-kafka", "cramjam", "crc32c", "uvloop")
+PACKAGES = (
+    "confluent-kafka",
+    "cramjam",
+    "crc32c",
+    "httptools",
+    "msgspec",
+    "prometheus-client",
+    "uvicorn",
+    "uvloop",
+)
 # File systems that lose what they hold, and those over a network.
 IN_MEMORY = frozenset({"tmpfs", "ramfs"})
 REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "9p", "afs", "ceph"})
@@ -105,15 +114,22 @@ def packages() -> Iterator[Finding]:
 
 def ports(settings: Settings) -> Iterator[Finding]:
     doors = {"kafka": settings.kafka}
+    if settings.http is not None:
+        doors["http"] = settings.http
     if settings.opens_peer_door():
         doors["peer"] = settings.peer
+    is_served = False
     for door, endpoint in doors.items():
         name = f"port {endpoint.port}"
         reason = why_not(endpoint)
         if reason is None:
             yield Finding(name, State.OK, f"free for the {door} listener at {endpoint}")
         elif door == "kafka" and (cluster := _broker_at(endpoint)) is not None:
+            is_served = True
             yield Finding(name, State.OK, f"a broker of cluster {cluster} serves at {endpoint}")
+        elif door == "http" and is_served:
+            # A node that runs holds all of its ports.
+            yield Finding(name, State.OK, f"in use for the {door} listener at {endpoint}")
         else:
             holder = _holder_of(endpoint.port)
             who = f", by {holder}" if holder else ""

@@ -48,12 +48,21 @@ class Options(msgspec.Struct, kw_only=True):
 def main(arguments: list[str]) -> int:
     options = msgspec.json.decode(arguments[0], type=Options)
     set_up_logs(log_format=options.log_format, level=options.log_level)
+    _log_warnings_of("uvicorn")
     gc.set_threshold(GC_THRESHOLD)
     # Ctrl-C reaches this process too, but it is the broker that decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(options))
     return 0
+
+
+def _log_warnings_of(library: str) -> None:
+    """In the same form as everything else."""
+    theirs = logging.getLogger(library)
+    theirs.handlers = logging.getLogger("penstock").handlers
+    theirs.setLevel(logging.WARNING)
+    theirs.propagate = False
 
 
 async def _serve(options: Options) -> None:
@@ -64,7 +73,12 @@ async def _serve(options: Options) -> None:
     broker = Broker(channel)
     context = door.make_context(broker, Publisher(broker), Reader(broker))
     server = door.make_server(context, sockets, options.hosts, DRAIN_S)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, server.stop)
+
+    def stop() -> None:
+        context.stop()
+        server.stop()
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
     gc.freeze()
     logger.info("the HTTP door of node %d is open", options.node)
     await server.run_until_stopped()

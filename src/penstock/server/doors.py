@@ -31,6 +31,7 @@ from penstock.net.listener import BACKLOG, bind_sockets
 if TYPE_CHECKING:
     from penstock.broker.doors.desk import Desk
 
+STDERR: Final = 2
 PROCESS_MODULE: Final = "penstock.frontdoor.process"
 # The process of a broker that was killed a moment ago lets go of its sockets within this time.
 FREE_WAIT_S: Final = 2.0
@@ -171,7 +172,7 @@ class DoorProcess:
             [sys.executable, "-m", PROCESS_MODULE, json.dumps(options)],
             stdin=subprocess.DEVNULL,
             # The broker's own output is read by scripts.
-            stdout=sys.stderr.fileno(),
+            stdout=STDERR,
             pass_fds=inherited,
         )
 

@@ -5,7 +5,7 @@ A plain ASGI application: it costs a few microseconds, where a framework takes a
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import aclosing
 from typing import Final
 
@@ -65,7 +65,7 @@ class App:
         route_path, answer = await self._answered(request, scope["raw_path"])
         try:
             if answer is not None:
-                await self._send(answer, send)
+                await self._send(answer, send, is_head=request.method == "HEAD")
         finally:
             self._context.release(request.held_bytes)
             if answer is not None:
@@ -93,7 +93,7 @@ class App:
             detail = "The server failed to handle this; its log says why."
             return path, problem_answer(Problem(500, detail, reason="unknown_server_error"))
 
-    async def _send(self, answer: Answer, send: Send) -> None:
+    async def _send(self, answer: Answer, send: Send, *, is_head: bool) -> None:
         headers = list(COMMON_HEADERS)
         headers += [
             (name.encode(), value.encode("latin-1")) for name, value in answer.headers.items()
@@ -109,6 +109,13 @@ class App:
             return
         async with aclosing(answer.pieces) as pieces:
             await send(start)
-            async for piece in pieces:
+            # Of a stream that has no end, a head is all that can be had without waiting.
+            async for piece in pieces if not is_head else _nothing():
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    none: tuple[bytes, ...] = ()
+    for piece in none:
+        yield piece

@@ -28,6 +28,7 @@ class Context:
     now_ms: Callable[[], int]
     bodies_bytes: int = 0
     streams: int = 0
+    _stopping: "asyncio.Future[None] | None" = None
 
     async def ask(self, call: Call[T]) -> T:
         return await self.broker.ask(call)
@@ -50,17 +51,31 @@ class Context:
     def close_stream(self) -> None:
         self.streams -= 1
 
+    @property
+    def stopping(self) -> "asyncio.Future[None]":
+        """Done when the process is asked to end: what waits for records ends then."""
+        if self._stopping is None:
+            self._stopping = asyncio.get_running_loop().create_future()
+        return self._stopping
 
-async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The outcome of work that may take long; raises Gone if the client goes away meanwhile. To be
-    used after the body was read."""
+    def stop(self) -> None:
+        if not self.stopping.done():
+            self.stopping.set_result(None)
+
+
+async def unless_gone(context: Context, request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """The outcome of work that may take long. Raises Gone if the client goes away meanwhile, and a
+    Problem if this process is to end. To be used after the body was read."""
     task = asyncio.ensure_future(work)
     watching = asyncio.ensure_future(request.gone())
+    either: list[asyncio.Future[Any]] = [task, watching, context.stopping]
     try:
-        await asyncio.wait([task, watching], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             return task.result()
-        raise Gone
+        if watching.done():
+            raise Gone
+        raise Problem(503, "This node is stopping.", reason="stopping")
     finally:
         watching.cancel()
         if not task.done():

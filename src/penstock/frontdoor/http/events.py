@@ -96,9 +96,9 @@ async def _stream(
         for partition in positions:
             following.read(partition)
         yield b": following\n\n"
-        while not gone.done():
+        while not gone.done() and not context.stopping.done():
             chunks = await following.next(gone)
-            if not chunks:
+            if not chunks and not context.stopping.done():
                 yield _BEAT
             for partition, chunk in chunks:
                 if chunk.records:
@@ -135,11 +135,13 @@ class _Following:
         self._reading[asyncio.ensure_future(work)] = partition
 
     async def next(self, gone: "asyncio.Future[Any]") -> list[tuple[int, Chunk]]:
-        """What was read, after a while nothing, and nothing if the reader is gone."""
+        """What was read; nothing after a while, or if the stream is to end."""
         done, _ = await asyncio.wait(
-            [*self._reading, gone], timeout=STREAM_BEAT_S, return_when=asyncio.FIRST_COMPLETED
+            [*self._reading, gone, self._context.stopping],
+            timeout=STREAM_BEAT_S,
+            return_when=asyncio.FIRST_COMPLETED,
         )
-        done.discard(gone)
+        done -= {gone, self._context.stopping}
         return [(self._reading.pop(each), each.result()) for each in done]
 
     def close(self) -> None:

@@ -45,7 +45,7 @@ async def read(context: Context, request: Request) -> Answer:
     partition = choose_partition(request, topic)
     offset = await _offset(context, topic, partition, place)
     reading = context.reader.read(topic, partition, offset, records_max=limit, wait_s=wait_s)
-    chunk = await (unless_gone(request, reading) if wait_s else reading)
+    chunk = await (unless_gone(context, request, reading) if wait_s else reading)
     context.metrics.read.inc(len(chunk.records))
     if content_type == JSON_TYPE:
         return json_answer(_stored(chunk, partition, encoding))

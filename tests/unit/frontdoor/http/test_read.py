@@ -172,6 +172,25 @@ async def test_a_stream_that_can_not_go_on_says_why() -> None:
         assert (await client.ask("GET", "/v1/topics/t/events", headers=headers)).status == 400
 
 
+async def test_the_head_of_a_stream_is_answered_at_once() -> None:
+    client = await filled({"value": 1})
+    answer = await client.ask("HEAD", "/v1/topics/t/events")
+    assert (answer.status, answer.body) == (200, b"")
+    assert client.context.streams == 0
+    assert (await client.ask("HEAD", "/v1/topics/t/records")).status == 200
+
+
+async def test_what_waits_ends_when_the_process_is_to_end() -> None:
+    client = await filled({"value": 1})
+    stream = client.open("GET", "/v1/topics/t/events")
+    waiting = client.open("GET", "/v1/topics/t/records?offset=1&wait_ms=30000")
+    await stream.until(b": following")
+    client.context.stop()
+    await asyncio.wait_for(asyncio.gather(stream.task, waiting.task), 30)
+    assert waiting.response.json()["reason"] == "stopping"
+    assert client.context.streams == 0
+
+
 async def test_a_topic_that_is_missing_has_no_stream() -> None:
     client = await filled()
     assert (await client.ask("GET", "/v1/topics/other/events")).status == 404
