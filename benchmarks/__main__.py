@@ -59,11 +59,8 @@ WORKLOADS: dict[str, Workload] = {
     "many-partitions-idle": thousands_of_partitions.run,
     "steady-load": steady_load.run,
     "groups": groups.run,
-<<<<<<< HEAD
     "queues": queues.run,
-=======
     "http": http_door.run,
->>>>>>> doors
 }
 
 SPARK_WORKLOADS: dict[str, SparkWorkload] = {

@@ -35,15 +35,12 @@ class Mode:
     group_partitions: int
     large_group_members: int
     large_group_partitions: int
-<<<<<<< HEAD
     queue_messages: int
     queue_rounds: int
     queue_delayed: int
     queue_due_seconds: float
     queue_arrivals: int
-=======
     http_seconds: float
->>>>>>> doors
     spark_processes_shared: bool
     spark_rounds: int
     spark_warm_up_rounds: int
@@ -97,15 +94,12 @@ MODES = {
         group_partitions=100,
         large_group_members=200,
         large_group_partitions=2_000,
-<<<<<<< HEAD
         queue_messages=1_000_000,
         queue_rounds=3,
         queue_delayed=200_000,
         queue_due_seconds=80,
         queue_arrivals=200,
-=======
         http_seconds=4,
->>>>>>> doors
         spark_processes_shared=False,
         spark_rounds=5,
         spark_warm_up_rounds=2,
@@ -152,15 +146,12 @@ MODES = {
         group_partitions=10,
         large_group_members=6,
         large_group_partitions=30,
-<<<<<<< HEAD
         queue_messages=10_000,
         queue_rounds=1,
         queue_delayed=2_000,
         queue_due_seconds=1,
         queue_arrivals=5,
-=======
         http_seconds=0.2,
->>>>>>> doors
         spark_processes_shared=True,
         spark_rounds=1,
         spark_warm_up_rounds=0,

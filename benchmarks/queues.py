@@ -180,22 +180,39 @@ def pending(mode: Mode, side: Side) -> Pending:
 
         batches = batches_of(mode.queue_delayed // BATCH, has_keys=False, headers_of=headers_of)
         publish(side.bootstrap, topic, PARTITIONS, batches, mode.queue_delayed)
-        taker = TimingTaker(side.bootstrap, group, topic)
-        taker.join()
+        takers = [TimingTaker(side.bootstrap, group, topic) for _ in range(CONSUMERS)]
+        for taker in takers:
+            taker.join()
         (pid,) = side.pids
         before = rss_megabytes(pid)
         empty = 0
         while empty < EMPTY_FETCHES and time.time_ns() // 1_000_000 < base_ms - 1_000:
-            empty = 0 if taker.fetch() else empty + 1
-        assert not taker.lateness, "some came before their time"
+            found = [taker.fetch() for taker in takers]
+            empty = 0 if any(found) else empty + 1
+        assert not any(taker.lateness for taker in takers), "some came before their time"
         memory = rss_megabytes(pid) - before
-        limit = time.monotonic() + TIMEOUT_S
-        while len(taker.lateness) < mode.queue_delayed:
-            assert time.monotonic() < limit, f"only {len(taker.lateness)} came"
+        lateness = take_all(takers, mode.queue_delayed)
+    assert min(lateness) >= 0, "some came before their time"
+    return Pending(memory, lateness)
+
+
+def take_all(takers: Sequence["TimingTaker"], count: int) -> list[float]:
+    """How late each of so many records was."""
+    limit = time.monotonic() + TIMEOUT_S
+
+    def work(taker: TimingTaker) -> None:
+        while sum(len(each.lateness) for each in takers) < count and time.monotonic() < limit:
             taker.fetch()
         taker.close()
-    assert min(taker.lateness) >= 0, "some came before their time"
-    return Pending(memory, taker.lateness)
+
+    threads = [threading.Thread(target=work, args=(taker,)) for taker in takers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    lateness = [late for taker in takers for late in taker.lateness]
+    assert len(lateness) == count, f"only {len(lateness)} of {count} came"
+    return lateness
 
 
 class TimingTaker(Taker):

@@ -99,6 +99,13 @@ class RangeMap:
             new = cut(new, self.start, new.last)
         if new.first > self.end:
             raise AssertionError(f"{new} leaves a hole behind {self.end - 1}")
+        same = self._by_first.get(new.first)
+        if same is not None and same.last == new.last and self._stands_alone(new):
+            # Most often a range changes as a whole, and then the order of all others stays.
+            self._forget(same)
+            self._by_first[new.first] = new
+            self._index(new)
+            return
         first, last = new.first, new.last
         for old in self._touching(first, last):
             is_apart = old.last < new.first or old.first > new.last
@@ -112,6 +119,14 @@ class RangeMap:
         is_wider = first != new.first or last != new.last
         # The range itself, if it can be: who stores the queue on the same node has it too.
         self._add(new._replace(first=first, last=last) if is_wider else new)
+
+    def _stands_alone(self, new: Range) -> bool:
+        """Whether no neighbour is equal."""
+        behind = self._by_first.get(new.last + 1)
+        if behind is not None and _is_alike(behind, new):
+            return False
+        before = self.at(new.first - 1)
+        return before is None or not _is_alike(before, new)
 
     def _keep(self, rest: Range, new: Range, edge: int) -> int:
         """Keeps what `new` leaves of a range, or joins it to `new`, whose edge it then moves."""
@@ -247,6 +262,9 @@ class RangeMap:
 
     def _remove(self, old: Range) -> None:
         del self._by_first[old.first]
+        self._forget(old)
+
+    def _forget(self, old: Range) -> None:
         if old.state is _AVAILABLE:
             self._available.discard(old.first)
         elif old.state is _LEASED:
