@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from functools import partial
 
 from penstock.broker.cold_reads import ColdReads
@@ -26,6 +25,7 @@ from penstock.broker.polling import (
     Poll,
     WantedShare,
 )
+from penstock.broker.queue_offsets import QueueOffset, queue_offset
 from penstock.broker.queue_reads import QueueReads
 from penstock.broker.queue_settings import SettingsOfQueues
 from penstock.broker.redriving import RedriveResult, Redriving
@@ -39,13 +39,11 @@ from penstock.model.ids import BrokerId, GroupId, MemberId, PartitionId, TopicId
 from penstock.model.limits import Limits
 from penstock.queues import calls
 from penstock.queues.commands import (
-    WAITING_MAX,
     AckBatch,
     AckType,
     AcquiredRange,
     ShareSettings,
 )
-from penstock.queues.decisions import QueueSummary
 from penstock.queues.layout import QueueKey
 from penstock.queues.leading import LedQueue
 from penstock.queues.records import UNRESOLVED
@@ -79,28 +77,6 @@ FULL_CHECK_S = 1.0
 POLLS_WAITING_MAX = 20_000
 
 Place = tuple[TopicId, int]
-UNKNOWN_LAG = -1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueOffset:
-    """How far a group has come with a partition."""
-
-    # The first offset that is not done with; -1 while nobody has polled it.
-    start: int
-    leader_epoch: int
-    # Records that are not done with; -1 where that is not known.
-    lag: int
-    # Behind the start.
-    delivery_complete_count: int
-    # On their way to the dead-letter topic, arrived there, and brought back from it.
-    dying_count: int = 0
-    sent_count: int = 0
-    redriven_count: int = 0
-    # Why they are still on their way, if something is wrong.
-    trouble: str = ""
-    # What an operator should know of it, if anything.
-    note: str = ""
 
 
 class Queues:
@@ -330,7 +306,7 @@ class Queues:
         for key in found if keys is None else keys:
             place = (key.topic_id, key.partition)
             refused = None if keys is None else self._unknown(key)
-            offset = _offset(found.get(key), ends.get(place, -1), troubles.get(key, ""))
+            offset = queue_offset(found.get(key), ends.get(place, -1), troubles.get(key, ""))
             outcomes[place] = refused or offset
         return outcomes
 
@@ -593,33 +569,6 @@ def _keys(group_id: GroupId, wanted: Mapping[TopicId, Collection[int]]) -> Itera
     for topic_id, partitions in wanted.items():
         for partition in partitions:
             yield QueueKey(group_id, topic_id, partition)
-
-
-def _offset(summary: QueueSummary | None, end: int, trouble: str) -> QueueOffset:
-    if summary is None or summary.start == UNRESOLVED:
-        term = -1 if summary is None else summary.term
-        return QueueOffset(
-            start=UNRESOLVED, leader_epoch=term, lag=UNKNOWN_LAG, delivery_complete_count=0
-        )
-    left = end - summary.start - summary.done_count
-    return QueueOffset(
-        start=summary.start,
-        leader_epoch=summary.term,
-        lag=UNKNOWN_LAG if end < 0 else max(0, left),
-        delivery_complete_count=summary.done_count,
-        dying_count=summary.dying_count,
-        sent_count=summary.letters.sent_count,
-        redriven_count=summary.letters.redriven_count,
-        trouble=trouble,
-        note=_full(summary) if summary.waiting_count >= WAITING_MAX else "",
-    )
-
-
-def _full(summary: QueueSummary) -> str:
-    return (
-        f"{summary.waiting_count} records wait for their time or for an earlier one, and the limit"
-        f" is {WAITING_MAX}: nothing new is delivered until there are fewer"
-    )
 
 
 def _check_names(group_id: GroupId, member_id: MemberId) -> None:

@@ -80,6 +80,21 @@ class Change:
     # What is true of dead letters from now on, if that changes.
     letters: LetterState | None = None
 
+    @property
+    def end(self) -> int:
+        """The first offset that it says nothing of."""
+        return max(self.start, self.ranges[-1].last + 1) if self.ranges else self.start
+
+    def cut_at(self, end: int) -> "Change":
+        """A queue as a whole, without what lies from `end` on."""
+        kept = (each._replace(last=min(each.last, end - 1)) for each in self.ranges)
+        ranges = tuple(each for each in kept if each.first <= each.last)
+        letters = self.letters
+        if letters is not None and letters.plan is not None:
+            # Other records may come to have these offsets.
+            letters = letters.dropped(keeps_sender=False)
+        return Change(start=min(self.start, end), ranges=ranges, letters=letters)
+
 
 class AckType(IntEnum):
     """What a member says about an offset. The values are those of Kafka's protocol."""

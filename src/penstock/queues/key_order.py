@@ -26,6 +26,11 @@ def has_place(each: Range) -> bool:
     return each.state not in FREEING and not each.redrives
 
 
+def waiting_places(whole: Change) -> list[tuple[int, int]]:
+    """Where records of a queue may wait for one another."""
+    return [(each.first, each.last) for each in whole.ranges if has_place(each)]
+
+
 class KeyOrder:
     def __init__(self, start: int) -> None:
         # Nothing is known of records below it.

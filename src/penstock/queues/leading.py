@@ -15,7 +15,6 @@ import logging
 from collections.abc import (
     Awaitable,
     Callable,
-    Collection,
     Container,
     Coroutine,
     Iterable,
@@ -39,13 +38,14 @@ from penstock.queues.commands import (
     ShareSettings,
 )
 from penstock.queues.decisions import Open, Write
-from penstock.queues.key_order import KeyAt, KeyOrder, has_place
+from penstock.queues.key_order import KeyAt, KeyOrder, waiting_places
 from penstock.queues.layout import QueueKey
 from penstock.queues.leases import LeaseDeadlines
 from penstock.queues.looking import Looked
 from penstock.queues.machine import ShareMachine
 from penstock.queues.ports import DataLog, QueueStore
 from penstock.queues.records import UNRESOLVED, QueueStored
+from penstock.queues.retrying import NOT_DONE, PASSING, as_leader, retried
 from penstock.queues.tally import QueueTally
 from penstock.queues.waiters import Waiter, Waiters
 from penstock.replication.alarm_clock import AlarmClock
@@ -56,9 +56,6 @@ logger = logging.getLogger(__name__)
 # The first and last offset of a batch, or of others that belong together.
 Span: TypeAlias = tuple[int, int]
 
-# How long the share coordinator is asked again while it changes.
-RETRIED_S_MAX = 5.0
-RETRY_PAUSE_S = 0.05
 # How long a majority is waited for before nobody knows whether this node leads.
 CONFIRM_S_MAX = 5.0
 # The wall clock may be set: what waits for a time of it is looked at this often at least.
@@ -67,19 +64,6 @@ DUE_CHECK_S_MAX = 5.0
 DUE_RANGES_MAX = 1_000
 # Wrong times in headers are reported this often at most.
 WRONG_TIMES_REPORT_S = 60.0
-
-# The coordinator was not there, or it did not begin: what was asked has changed nothing.
-_NOT_DONE = frozenset(
-    {
-        Reason.NOT_COORDINATOR,
-        Reason.COORDINATOR_NOT_AVAILABLE,
-        Reason.COORDINATOR_LOAD_IN_PROGRESS,
-        Reason.LEADER_NOT_AVAILABLE,
-        Reason.THROTTLED,
-    }
-)
-# What may be over in a moment. An opening may be asked for again whatever became of it.
-_PASSING = _NOT_DONE | {Reason.REQUEST_TIMED_OUT, Reason.FENCED_STATE_EPOCH}
 
 
 class LedQueue:
@@ -192,29 +176,15 @@ class LedQueue:
 
     async def _open(self, opened: Commit) -> None:
         try:
-            await self._retried(self._open_once, _PASSING)
+            await retried(self._open_once, PASSING, self._clock)
         except Refused as refused:
             logger.info("%s can't be opened: %s", self.key, refused.detail)
             self._machine = None
-            opened.settle(_as_leader(refused))
+            opened.settle(as_leader(refused))
             self._waiters.wake_all()
         else:
             opened.settle(None)
             self.tell_news()
-
-    async def _retried(
-        self, work: Callable[[], Awaitable[None]], passing: Collection[Reason]
-    ) -> None:
-        until = self._clock.monotonic() + RETRIED_S_MAX
-        while True:
-            try:
-                await work()
-            except Refused as refused:
-                if refused.reason not in passing or self._clock.monotonic() >= until:
-                    raise
-                await asyncio.sleep(RETRY_PAUSE_S)
-            else:
-                return
 
     async def _open_once(self) -> None:
         self.log.check_leader()
@@ -227,7 +197,7 @@ class LedQueue:
         whole = await self._take_over(stored)
         has_order = self._settings_of().has_key_order
         copiers = whole.letters.copiers if whole.letters is not None else ()
-        keys = await self._read_keys(_undone(whole), copiers) if has_order else ()
+        keys = await self._read_keys(waiting_places(whole), copiers) if has_order else ()
         self.log.check_leader()
         # Again from nothing: an opening that failed may have counted something.
         self._tally.clear()
@@ -257,10 +227,10 @@ class LedQueue:
             # Stored before the first lease, since "latest" would be another one later on.
             whole = Change(start=await self._resolve_start())
             await self._write((whole,))
-        elif (end := self.log.log_end_offset) < _end(whole):
+        elif (end := self.log.log_end_offset) < whole.end:
             text = "%s knows offsets up to %d, but its log ends at %d: what is beyond is forgotten"
-            logger.error(text, self.key, _end(whole), end)
-            whole = _cut(whole, end)
+            logger.error(text, self.key, whole.end, end)
+            whole = whole.cut_at(end)
             await self._write((whole,), is_whole=True)
         return whole
 
@@ -582,7 +552,7 @@ class LedQueue:
             changes=changes,
             is_whole=is_whole,
         )
-        await self._retried(partial(self._store.write, command), _NOT_DONE)
+        await retried(partial(self._store.write, command), NOT_DONE, self._clock)
         self._version += 1
 
     def _void(self, refused: Refused) -> None:
@@ -598,7 +568,7 @@ class LedQueue:
         self._pending, self._under_way, self._next_commit = [], None, Commit()
         for commit in failed:
             if not commit.is_settled:
-                commit.settle(_as_leader(refused))
+                commit.settle(as_leader(refused))
         self._waiters.wake_all()
 
     # Polls that wait
@@ -624,31 +594,3 @@ class LedQueue:
             assert isinstance(bug, Exception)
             report_bug(f"work on {self.key} failed", bug)
             self.close(Refused(Reason.UNKNOWN_SERVER_ERROR, f"{self.key} failed"))
-
-
-def _undone(whole: Change) -> list[Span]:
-    """Where records may wait for one another."""
-    return [(each.first, each.last) for each in whole.ranges if has_place(each)]
-
-
-def _end(whole: Change) -> int:
-    return max(whole.start, whole.ranges[-1].last + 1) if whole.ranges else whole.start
-
-
-def _cut(whole: Change, end: int) -> Change:
-    kept = (item._replace(last=min(item.last, end - 1)) for item in whole.ranges)
-    ranges = tuple(item for item in kept if item.first <= item.last)
-    letters = whole.letters
-    if letters is not None and letters.plan is not None:
-        # Other records may come to have these offsets.
-        letters = letters.dropped(keeps_sender=False)
-    return Change(start=min(whole.start, end), ranges=ranges, letters=letters)
-
-
-def _as_leader(refused: Refused) -> Refused:
-    """In the words of the data partition's leader: which its clients know what to do about."""
-    if refused.reason is Reason.FENCED_LEADER_EPOCH:
-        return Refused(Reason.NOT_LEADER_OR_FOLLOWER, refused.detail)
-    if refused.reason in _PASSING:
-        return Refused(Reason.COORDINATOR_NOT_AVAILABLE, refused.detail)
-    return refused

@@ -57,9 +57,7 @@ DIRECTED: dict[str, Callable[[], None]] = {
         test_fencing.test_a_leader_of_an_earlier_term_does_not_get_a_queue_back
     ),
     "a leader asks nobody before it refuses an acknowledgement": in_directory(
-        lambda place: test_queues.test_who_does_not_lead_any_more_refuses_no_acknowledgement(
-            place, pytest.MonkeyPatch()
-        )
+        test_queues.test_a_leader_that_nobody_confirms_refuses_no_acknowledgement
     ),
     # Topics with queues do not come and go in random runs.
     "a queue outlives its topic": (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.broker import polling
-from penstock.broker import queues as queues_module
+from penstock.broker import queue_offsets
 from penstock.broker.queues import AckType, QueueOffset
 from penstock.model.ids import MemberId
 from penstock.queues import looking
@@ -247,7 +247,7 @@ def test_wrong_times_are_counted_and_reported(
 def test_a_queue_in_which_too_many_wait_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queues_module, "WAITING_MAX", 4)
+    monkeypatch.setattr(queue_offsets, "WAITING_MAX", 4)
 
     async def scenario() -> None:
         node, _ = await begin(tmp_path, DELAY)

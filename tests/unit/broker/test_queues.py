@@ -406,9 +406,7 @@ def test_another_member_can_not_acknowledge_and_nothing_changes(tmp_path: Path) 
     run(scenario)
 
 
-def test_who_does_not_lead_any_more_refuses_no_acknowledgement(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_leader_that_nobody_confirms_refuses_no_acknowledgement(tmp_path: Path) -> None:
     """The next leader may have leased what this one knows nothing of."""
 
     async def confirm() -> None:
@@ -418,13 +416,13 @@ def test_who_does_not_lead_any_more_refuses_no_acknowledgement(
         node = await QueueNode.begin(tmp_path)
         await node.send(b"a")
         await node.poll()
-        monkeypatch.setattr(Replica, "confirm", lambda _: confirm())
-        for offset in (0, 7):
-            refused = await node.acknowledge(offset, offset, member_id=N)
-            assert refused is not None
-            assert refused.reason is Reason.NOT_LEADER_OR_FOLLOWER
-        assert await node.acknowledge(0, 0) is None, "what is stored was confirmed by that"
-        monkeypatch.undo()
+        with pytest.MonkeyPatch.context() as patching:
+            patching.setattr(Replica, "confirm", lambda _: confirm())
+            for offset in (0, 7):
+                refused = await node.acknowledge(offset, offset, member_id=N)
+                assert refused is not None
+                assert refused.reason is Reason.NOT_LEADER_OR_FOLLOWER
+            assert await node.acknowledge(0, 0) is None, "what is stored was confirmed by that"
         await node.stop()
 
     run(scenario)

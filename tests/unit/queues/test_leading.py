@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.model.errors import Reason, Refused
-from penstock.queues import leading
+from penstock.queues import retrying
 from penstock.queues.commands import AckType, AcquiredRange, Change, ShareSettings
 from penstock.queues.decisions import Open
 from penstock.queues.leases import STALE_MAX
@@ -146,7 +146,7 @@ async def test_a_coordinator_that_stays_away_makes_the_queue_unavailable() -> No
 
     async def late() -> None:
         await until(lambda: len(store.opens) == 1)
-        leader.clock.ms += int(leading.RETRIED_S_MAX * 1000)
+        leader.clock.ms += int(retrying.RETRIED_S_MAX * 1000)
 
     outcome, _ = await asyncio.gather(refusal(leader.queue.open()), late())
     assert outcome is Reason.COORDINATOR_NOT_AVAILABLE
