@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from penstock.cluster.config_decisions import GroupResource
+from penstock.cluster.config_decisions import Edit, GroupResource, Operation
 from penstock.cluster.dead_letter_settings import TOPIC_NAME
 from penstock.model.errors import Refused
 from penstock.queues.dead_letters import (
@@ -43,11 +43,10 @@ class FoundLetter(NamedTuple):
 async def enable(node: SimulatedNode) -> bool:
     """The group has a dead-letter topic from now on."""
     assert node.server is not None
-    wanted = {TOPIC_NAME: DLQ}
+    # Its other settings stay.
+    edits = [Edit(TOPIC_NAME, Operation.SET, DLQ)]
     try:
-        (refused,) = await node.server.cluster.replace_configs(
-            [(GroupResource(QUEUE_GROUP), wanted)]
-        )
+        (refused,) = await node.server.cluster.edit_configs([(GroupResource(QUEUE_GROUP), edits)])
     except Refused:
         return False
     return refused is None

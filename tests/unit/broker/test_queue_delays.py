@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.broker import polling
-from penstock.broker import queue_offsets
+from penstock.broker import polling, queue_offsets
 from penstock.broker.queues import AckType, QueueOffset
 from penstock.model.ids import MemberId
 from penstock.queues import looking
