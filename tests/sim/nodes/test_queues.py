@@ -25,7 +25,7 @@ SEEDS_MAX = 100
 # A change of the code may move them, and then a warning says so.
 KNOWN_SEEDS = {
     "changes are forgotten when the log is read again": 6,
-    "what is for later is only known in memory": 7,
+    "what is for later is only known in memory": 18,
     "a change whose fate is unknown is taken as not made": 5,
     "a renewed lease ends at its old time": 20,
     "an ack is answered before it is stored": 3,
