@@ -279,7 +279,7 @@ def trusts_active_segment(self: Log, found: LogRange) -> bool:
     return found.segment is self._state.segments.active
 
 
-@mutation("whoever looks through a segment believes its offsets", (Segment, "_check"))
+@mutation("a look through a segment believes its offsets", (Segment, "_check"))
 def believes_offsets(self: Segment, _: int, header: BatchHeader, __: int) -> int:
     """A copy of the segment, or an index of it, would make the bad offset a good one."""
     return header.next_offset

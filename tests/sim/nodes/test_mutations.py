@@ -72,7 +72,7 @@ DIRECTED: dict[str, Callable[[], None]] = {
         test_group_static_members.test_follower_comes_back_without_a_rebalance_once_that_is_stored
     ),
     # Bits flip in few runs, and few of them in an offset that is copied before it is read.
-    "whoever looks through a segment believes its offsets": (
+    "a look through a segment believes its offsets": (
         test_misplaced_batches.test_compaction_copies_nothing_that_is_not_in_its_place
     ),
     "what an earlier process wrote needs no check": (

@@ -10,8 +10,8 @@ Differences from Kafka:
 - The topics of a new regular expression are looked up by the group's next heartbeat, and not beside
   the first one. Both brokers answer the first one without them. One that matches no topic also
   starts a new epoch of the group.
-- A member that is an epoch behind, because an answer got lost, is told its assignment again. On
-  Kafka it is told only if it sends a full request, as Java's client does then: another one would go
+- A member that is an epoch behind, because an answer got lost, gets its assignment again. On
+  Kafka it gets it only if it sends a full request, as Java's client does then: another one would go
   on with an older assignment.
 - Partitions are assigned as soon as something has changed; Kafka may wait in between
   (`group.consumer.assignment.interval.ms`).

@@ -8,8 +8,8 @@ Differences from Kafka:
   heartbeat, five seconds later by default.
 - What is leased to a member that leaves, or whose session is over, goes back at once, wherever its
   queues are led. On Kafka such a lease ends with the member's connections, or when its time is up.
-- A member that is an epoch behind, because an answer got lost, is told its assignment again. On
-  Kafka it is told only if it sends a full request, as Java's client does then: another one would go
+- A member that is an epoch behind, because an answer got lost, gets its assignment again. On
+  Kafka it gets it only if it sends a full request, as Java's client does then: another one would go
   on with an older assignment.
 - Partitions are assigned as soon as something has changed; Kafka may wait in between
   (`group.share.assignment.interval.ms`).
