@@ -294,6 +294,18 @@ class DescribeNode(Call[Status]):
     """Of the node that is asked."""
 
 
+class Copies(Answer):
+    """How many copies of a node are not in sync, and the names of some of them."""
+
+    node: int
+    late: int
+    named: list[str]
+
+
+class DescribeCopies(Call[Copies]):
+    """Of the node that is asked."""
+
+
 # Bytes
 
 
