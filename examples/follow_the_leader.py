@@ -42,9 +42,9 @@ class Api:
             except urllib.error.HTTPError as error:
                 if error.code < 500:
                     raise SystemExit(f"{error.code}: {error.read().decode()}") from None
-            except OSError:
-                pass
-                self.addresses = [*self.addresses[1:], self.addresses[0]]
+            except OSError as error:
+                print(f"{self.addresses[0]} does not answer: {error}")
+            self.addresses = [*self.addresses[1:], self.addresses[0]]
             time.sleep(0.1)
 
 

@@ -27,6 +27,11 @@ def test_sensors_and_controllers_follow_the_leader_over_http() -> None:
     assert "both controllers saw all 80 readings once and in order" in printed
 
 
+def test_a_publisher_and_its_subscribers_survive_a_restart() -> None:
+    printed = run("publish_subscribe.py", "--messages", "2000")
+    assert "both subscribers acked all 2000 messages" in printed
+
+
 def test_every_program_is_run() -> None:
-    tested = {"follow_the_leader.py"}
+    tested = {"follow_the_leader.py", "publish_subscribe.py"}
     assert {path.name for path in EXAMPLES.glob("*.py")} == tested
