@@ -70,6 +70,8 @@ class Publish(Call[Published]):
     partition: int
     batch: bytes
     wait_s: float
+    # Refused with OFFSET_NOT_EXPECTED if the batch can't get exactly this one.
+    expected_offset: int | None = None
 
 
 class Batches(Answer):

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.broker.doors.calls import Call
 from penstock.frontdoor.http.limits import BODIES_BYTES_MAX, STREAMS_MAX
@@ -14,6 +14,9 @@ from penstock.frontdoor.remote.broker import Broker
 from penstock.frontdoor.remote.publishing import Publisher
 from penstock.frontdoor.remote.reading import Reader
 from penstock.frontdoor.remote.topics import Topics
+
+if TYPE_CHECKING:
+    from penstock.frontdoor.remote.registry import Registry
 
 T = TypeVar("T")
 
@@ -26,6 +29,8 @@ class Context:
     reader: Reader
     metrics: Metrics
     now_ms: Callable[[], int]
+    # Made when it is first used; see http/registry.py.
+    registry: "Registry | None" = None
     bodies_bytes: int = 0
     streams: int = 0
     _stopping: "asyncio.Future[None] | None" = None
