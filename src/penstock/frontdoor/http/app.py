@@ -15,6 +15,8 @@ from penstock.frontdoor.http import (
     openapi,
     operations,
     publish,
+    queue_events,
+    queues,
     read,
     registry,
 )
@@ -37,6 +39,8 @@ API_ROUTES: Final = (
     *publish.ROUTES,
     *read.ROUTES,
     *events.ROUTES,
+    *queues.ROUTES,
+    *queue_events.ROUTES,
     *administration.ROUTES,
     *operations.ROUTES,
 )

@@ -11,6 +11,7 @@ from penstock.frontdoor.http.metrics import Metrics
 from penstock.frontdoor.http.server import HttpServer
 from penstock.frontdoor.remote.broker import Broker
 from penstock.frontdoor.remote.publishing import Publisher
+from penstock.frontdoor.remote.queueing import Queueing
 from penstock.frontdoor.remote.reading import Reader
 from penstock.frontdoor.remote.topics import Topics
 
@@ -22,6 +23,7 @@ def make_context(broker: Broker, publisher: Publisher, reader: Reader) -> Contex
         publisher=publisher,
         reader=reader,
         metrics=Metrics(),
+        queueing=Queueing(broker),
         now_ms=lambda: time.time_ns() // 1_000_000,
     )
 
