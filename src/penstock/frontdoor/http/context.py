@@ -11,9 +11,9 @@ from penstock.frontdoor.http.metrics import Metrics
 from penstock.frontdoor.http.problems import Problem
 from penstock.frontdoor.http.requests import Gone, Request
 from penstock.frontdoor.remote.broker import Broker
-from penstock.frontdoor.remote.publishing import Publisher
 from penstock.frontdoor.remote.reading import Reader
 from penstock.frontdoor.remote.topics import Topics
+from penstock.frontdoor.remote.writing import Writer
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 class Context:
     broker: Broker
     topics: Topics
-    publisher: Publisher
+    writer: Writer
     reader: Reader
     metrics: Metrics
     now_ms: Callable[[], int]
