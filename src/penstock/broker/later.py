@@ -72,6 +72,9 @@ class Later(Generic[A]):
             try:
                 yield from done
             except asyncio.CancelledError:
+                if self.is_settled and self.error is None:
+                    # The answer came in the same turn, and nobody takes it.
+                    self.drop(self.answer)
                 self.cancel()
                 raise
         if self.error is not None:

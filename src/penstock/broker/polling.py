@@ -54,6 +54,10 @@ class AcquireQuery:
     batch_size: int
     # Whether there may never be more than `records_max`; otherwise batches go out whole (KIP-1206).
     is_exact: bool = False
+    # How long records are leased; None for what the group's settings say.
+    lease_ms: int | None = None
+    # Whether this poll alone acts under the member id: one that is cut off has delivered nothing.
+    is_only_poll: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -146,10 +150,15 @@ class Poll:
 
     def abandon(self) -> None:
         """The consumer is gone: it gives back what it has just been given, and all it had."""
+        query = self._query
         for part in self._parts:
             part.answer.release()
-            if part.queue is not None and part.answer.ranges and part.queue.is_open:
-                part.queue.release(self._query.member_id)
+            if part.queue is None or not part.answer.ranges or not part.queue.is_open:
+                continue
+            if query.is_only_poll:
+                part.queue.undo(query.member_id)
+            else:
+                part.queue.release(query.member_id)
 
     # Leasing
 
@@ -264,6 +273,7 @@ class Poll:
                 batch_size=query.batch_size,
                 is_exact=query.is_exact,
                 read_from=found.read_from,
+                lease_ms=query.lease_ms,
             )
         except BaseException:
             found.range.release()

@@ -11,6 +11,7 @@ from penstock.cluster.queue_settings import (
     DELAY_ENABLE,
     GROUP_MAX_RECORD_LOCKS,
     KEY_ORDER_ENABLE,
+    PAUSED_TOPICS,
     RETRY_BACKOFF_JITTER_PERCENT,
     RETRY_BACKOFF_MAX_MS,
     RETRY_BACKOFF_MS,
@@ -58,15 +59,21 @@ class SettingsOfQueues:
         return own
 
     def of_queue(self, key: QueueKey) -> ShareSettings:
-        """What a group gives up of its own dead letters does not become letters again."""
+        """What a group gives up of its own dead letters does not become letters again. A group is
+        paused topic by topic."""
         settings = self.of(key.group_id)
-        if settings.has_dead_letters and self._is_letters(key):
-            return replace(settings, has_dead_letters=False)
-        return settings
-
-    def _is_letters(self, key: QueueKey) -> bool:
+        if not settings.has_dead_letters and not settings.is_paused:
+            return settings
         topic = self._cluster.topic_by_id(key.topic_id)
-        return topic is not None and topic.name == self.letters_topic_of(key.group_id)
+        name = "" if topic is None else topic.name
+        is_paused = settings.is_paused and self.is_paused(key.group_id, name)
+        has_letters = settings.has_dead_letters and name != self.letters_topic_of(key.group_id)
+        if (is_paused, has_letters) == (settings.is_paused, settings.has_dead_letters):
+            return settings
+        return replace(settings, is_paused=is_paused, has_dead_letters=has_letters)
+
+    def is_paused(self, group_id: GroupId, topic: str) -> bool:
+        return topic in self._cluster.group_setting(group_id, PAUSED_TOPICS).split(",")
 
     def letters_topic_of(self, group_id: GroupId) -> str:
         """Empty if the group has none."""
@@ -78,6 +85,9 @@ class SettingsOfQueues:
     def start_of(self, group_id: GroupId) -> StartPosition:
         """Where the group starts in a partition that it has not read yet."""
         return start_position(self._cluster.group_setting(group_id, AUTO_OFFSET_RESET))
+
+    def has_own_start(self, group_id: GroupId) -> bool:
+        return AUTO_OFFSET_RESET in self._cluster.group_configs.get(group_id, {})
 
     def _make(self, group_id: GroupId) -> ShareSettings:
         setting = self._cluster.group_setting
@@ -103,4 +113,6 @@ class SettingsOfQueues:
             member_leased_max=number(CONSUMER_MAX_RECORD_LOCKS),
             group_leased_max=number(GROUP_MAX_RECORD_LOCKS),
             has_dead_letters=bool(setting(group_id, TOPIC_NAME)),
+            # Of some topics; which ones is for `of_queue` to say.
+            is_paused=bool(setting(group_id, PAUSED_TOPICS)),
         )

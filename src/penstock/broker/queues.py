@@ -31,6 +31,8 @@ from penstock.broker.queue_settings import SettingsOfQueues
 from penstock.broker.redriving import RedriveResult, Redriving
 from penstock.broker.share_coordinators import CALL_S_MAX, Peers, ShareCoordinators
 from penstock.broker.topics import Topics
+from penstock.cluster.changes import Change as ClusterChange
+from penstock.cluster.changes import GroupConfigChanged
 from penstock.cluster.coordinator import Cluster
 from penstock.cluster.share_settings import StartKind
 from penstock.model.clock import Clock
@@ -103,10 +105,10 @@ class Queues:
         self._peers = peers
         self._clock = clock
         self._limits = limits
-        self._settings = SettingsOfQueues(cluster)
+        self.settings = SettingsOfQueues(cluster)
         self._random_below = random_below
         cold_reads = ColdReads(executor)
-        self._reads = QueueReads(cold_reads)
+        self.reads = QueueReads(cold_reads)
         self._tally = LeaseTally()
         self._alarms: AlarmClock[LedQueue] = AlarmClock(clock, LedQueue.expire)
         # Nobody can have said anything in time about records that wait: no grace after a stall.
@@ -121,7 +123,7 @@ class Queues:
             publisher=publisher,
             identities=identities,
             peers=peers,
-            settings=self._settings,
+            settings=self.settings,
             cold_reads=cold_reads,
             clock=clock,
             replica_of=self.replica_of,
@@ -160,6 +162,7 @@ class Queues:
 
     async def load(self) -> None:
         self._coordinators.load()
+        self._cluster.on_change(self._on_change)
         self._waking.start()
 
     async def close(self) -> None:
@@ -171,16 +174,23 @@ class Queues:
         self._due_alarms.stop()
         await self._coordinators.close()
 
+    def _on_change(self, change: ClusterChange) -> None:
+        """A group that is not paused any more has polls that wait."""
+        if isinstance(change, GroupConfigChanged):
+            for key, queue in list(self._led.items()):
+                if key.group_id == change.group:
+                    queue.tell_news()
+
     # Records
 
     def acquire(self, query: AcquireQuery) -> Later[list[AcquiredPartition]]:
         """The records are leased when it settles; cancelled when the client is gone."""
-        _check_names(query.group_id, query.member_id)
+        check_names(query.group_id, query.member_id)
         wait_ms = min(query.wait_ms_max, self._limits.fetch_wait_ms_max)
         poll = Poll(
             query,
             finder=self,
-            reads=self._reads,
+            reads=self.reads,
             clock=self._clock,
             wait_s=wait_ms / 1000 if self._polling < POLLS_WAITING_MAX else 0.0,
             bytes_max=self._limits.fetch_bytes_max,
@@ -201,7 +211,7 @@ class Queues:
         acks: Mapping[Place, Sequence[AckBatch]],
     ) -> dict[Place, Refused | None]:
         """For each partition why it is refused, or None once it is stored."""
-        _check_names(group_id, member_id)
+        check_names(group_id, member_id)
         refusing: dict[Place, LedQueue] = {}
 
         def decide(queue: LedQueue, place: Place) -> Commit:
@@ -275,7 +285,7 @@ class Queues:
         return outcomes
 
     def lock_duration_ms(self, group_id: GroupId) -> int:
-        return self._settings.of(group_id).lease_ms
+        return self.settings.of(group_id).lease_ms
 
     # What groups and operators ask
 
@@ -365,7 +375,7 @@ class Queues:
     async def redrive(self, group_id: GroupId, topic: str, limit: int) -> RedriveResult:
         """Brings back what the group has given up of a topic, from its dead-letter topic: at most
         `limit` records. Asked again, it goes on."""
-        _check_names(group_id, MemberId(""))
+        check_names(group_id, MemberId(""))
         return await self._redriving.redrive(group_id, topic, limit)
 
     # Queues that were changed behind the back of their leaders
@@ -485,7 +495,7 @@ class Queues:
             raise Refused(Reason.NOT_LEADER_OR_FOLLOWER, f"{queue.key} is closed") from None
 
     def settings_of(self, queue: LedQueue) -> ShareSettings:
-        return self._settings.of(queue.key.group_id)
+        return self.settings.of(queue.key.group_id)
 
     def _new(self, key: QueueKey, replica: Replica) -> LedQueue:
         return LedQueue(
@@ -497,9 +507,9 @@ class Queues:
             clock=self._clock,
             random_below=self._random_below,
             tally=self._tally.of_queue(key.group_id),
-            settings_of=lambda: self._settings.of_queue(key),
+            settings_of=lambda: self.settings.of_queue(key),
             resolve_start=lambda: self._resolve_start(key.group_id, replica),
-            read_keys=partial(self._reads.keys, replica),
+            read_keys=partial(self.reads.keys, replica),
             next_opening=self._next_opening,
             on_closed=self._closed,
             on_dying=self._letters.carry,
@@ -511,7 +521,7 @@ class Queues:
         return self._openings
 
     async def _resolve_start(self, group_id: GroupId, replica: Replica) -> int:
-        position = self._settings.start_of(group_id)
+        position = self.settings.start_of(group_id)
         if position.kind is StartKind.EARLIEST:
             return replica.log_start_offset
         if position.kind is StartKind.BY_DURATION:
@@ -571,7 +581,7 @@ def _keys(group_id: GroupId, wanted: Mapping[TopicId, Collection[int]]) -> Itera
             yield QueueKey(group_id, topic_id, partition)
 
 
-def _check_names(group_id: GroupId, member_id: MemberId) -> None:
+def check_names(group_id: GroupId, member_id: MemberId) -> None:
     if not group_id or max(len(group_id), len(member_id)) > TEXT_LENGTH_MAX:
         detail = "a group id must not be empty, and no id very long"
         raise Refused(Reason.INVALID_GROUP_ID, detail)

@@ -40,6 +40,12 @@ class BrokerConfigChanged(NamedTuple):
     names: frozenset[str]
 
 
+class GroupConfigChanged(NamedTuple):
+    """The group has other settings of its own."""
+
+    group: str
+
+
 class ClientMetricsChanged(NamedTuple):
     """A subscription to clients' metrics came, went, or asks for something else."""
 
@@ -55,6 +61,7 @@ Change: TypeAlias = (
     | AssignmentsChanged
     | ConfigChanged
     | BrokerConfigChanged
+    | GroupConfigChanged
     | ClientMetricsChanged
     | BrokersChanged
 )

@@ -272,7 +272,11 @@ def _group_edited(current: Mapping[str, str], edits: Sequence[Edit]) -> dict[str
         setting = GROUP_SETTINGS.get(edit.name)
         if setting is None and edit.operation != Operation.DELETE:
             raise Refused(Reason.INVALID_CONFIG, f"Unknown group config name: {edit.name}")
-        _apply_edit(edited, edit, ConfigType.INT, "")
+        kind = ConfigType.INT if setting is None else setting.type
+        _apply_edit(edited, edit, kind, current.get(edit.name, ""))
+        if kind is ConfigType.LIST and not edited.get(edit.name):
+            # A list that is empty again is as good as none.
+            edited.pop(edit.name, None)
     return edited
 
 

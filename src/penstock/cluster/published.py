@@ -10,6 +10,7 @@ from penstock.cluster.changes import (
     Change,
     ClientMetricsChanged,
     ConfigChanged,
+    GroupConfigChanged,
     PartitionsAdded,
     TopicCreated,
     TopicDeleted,
@@ -94,10 +95,10 @@ class Published:
                 self.client_metrics = {**others, name: configs} if configs else others
                 yield ClientMetricsChanged()
             case GroupConfigStored(group=group, configs=configs):
-                # Coordinators look settings up when they need them, so nobody has to be notified.
                 self.group_configs.pop(group, None)
                 if configs:
                     self.group_configs[group] = configs
+                yield GroupConfigChanged(group)
             case ProducerIdsTaken():
                 pass
 

@@ -1,5 +1,5 @@
 """Settings of share groups that Kafka does not have: retries with a backoff, delays, order per key,
-and limits of what consumers may have at a time.
+pauses, and limits of what consumers may have at a time.
 
 They have our own prefix, so that they never meet a name that Kafka gives away later. All of them
 are off until a group sets them.
@@ -18,6 +18,7 @@ DELAY_ENABLE: Final = f"{PREFIX}delay.enable"
 KEY_ORDER_ENABLE: Final = f"{PREFIX}key.order.enable"
 CONSUMER_MAX_RECORD_LOCKS: Final = f"{PREFIX}consumer.max.record.locks"
 GROUP_MAX_RECORD_LOCKS: Final = f"{PREFIX}group.max.record.locks"
+PAUSED_TOPICS: Final = f"{PREFIX}paused.topics"
 
 # A record that is given back waits for a day at most.
 BACKOFF_MS_MAX: Final = 24 * 3_600_000
@@ -84,6 +85,13 @@ QUEUE_SETTINGS: Final = (
         "The most records that all members of the group together may have at a time of all "
         "partitions that a broker leads. 0: as many as the partitions allow.",
         at_least(0),
+    ),
+    _setting(
+        PAUSED_TOPICS,
+        ConfigType.LIST,
+        "",
+        "The topics of which nothing is delivered to the group for now. Polls find them empty, and "
+        "what is leased can be acknowledged.",
     ),
 )
 

@@ -137,6 +137,8 @@ class ShareSettings:
     # How many may wait for an earlier one of their key.
     blocked_max: int = BLOCKED_MAX
     is_renewable: bool = True
+    # Whether nothing is delivered for now.
+    is_paused: bool = False
     # Whether what is given up goes to a dead-letter topic first.
     has_dead_letters: bool = False
     # How long what a member gives back waits until it is tried again.

@@ -12,16 +12,9 @@ that another leader gave run for their whole duration from when the queue was op
 
 import asyncio
 import logging
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Container,
-    Coroutine,
-    Iterable,
-    Iterator,
-    Sequence,
-)
+from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -41,7 +34,7 @@ from penstock.queues.decisions import Open, Write
 from penstock.queues.key_order import KeyAt, KeyOrder, waiting_places
 from penstock.queues.layout import QueueKey
 from penstock.queues.leases import LeaseDeadlines
-from penstock.queues.looking import Looked
+from penstock.queues.looking import Looked, WrongTimes
 from penstock.queues.machine import ShareMachine
 from penstock.queues.ports import DataLog, QueueStore
 from penstock.queues.records import UNRESOLVED, QueueStored
@@ -62,8 +55,6 @@ CONFIRM_S_MAX = 5.0
 DUE_CHECK_S_MAX = 5.0
 # So many ranges become due at a time, so that nobody waits long while a million do.
 DUE_RANGES_MAX = 1_000
-# Wrong times in headers are reported this often at most.
-WRONG_TIMES_REPORT_S = 60.0
 
 
 class LedQueue:
@@ -91,8 +82,8 @@ class LedQueue:
         self._store = store
         self._alarms = alarms
         self._due_alarms = due_alarms
-        self._clock = clock
-        self._random_below = random_below
+        self.clock = clock
+        self.random_below = random_below
         self._tally = tally
         self._settings_of = settings_of
         self._resolve_start = resolve_start
@@ -118,10 +109,7 @@ class LedQueue:
         self._is_looking = False
         # Where the next poll begins, if it does not matter which record comes first.
         self._reads_from = 0
-        # Headers of producers that are no times, or times too far away.
-        self.malformed_count = 0
-        self.clamped_count = 0
-        self._reported_at: float | None = None
+        self.wrong_times = WrongTimes()
         self.used_at = clock.monotonic()
         self._watches = [
             log.on_leadership(self._follow),
@@ -143,7 +131,7 @@ class LedQueue:
 
     def open(self) -> Commit:
         """Settled once the queue may be used, or with the reason why it can't be."""
-        self.used_at = self._clock.monotonic()
+        self.used_at = self.clock.monotonic()
         if self._opened is None or (self._opened.error is not None and self._closed is None):
             self._opened = Commit()
             if self._closed is not None:
@@ -176,7 +164,7 @@ class LedQueue:
 
     async def _open(self, opened: Commit) -> None:
         try:
-            await retried(self._open_once, PASSING, self._clock)
+            await retried(self._open_once, PASSING, self.clock)
         except Refused as refused:
             logger.info("%s can't be opened: %s", self.key, refused.detail)
             self._machine = None
@@ -235,7 +223,7 @@ class LedQueue:
         return whole
 
     def _lease_again(self, leases: Sequence[Range]) -> None:
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         by_duration: dict[int, list[Range]] = {}
         for lease in leases:
             by_duration.setdefault(lease.lease_ms, []).append(lease)
@@ -248,11 +236,12 @@ class LedQueue:
     @property
     def has_news(self) -> bool:
         """Whether a poll would find a record, as far as is known."""
-        machine = self._machine
+        machine, settings = self._machine, self._settings_of()
         return (
             machine is not None
+            and not settings.is_paused
             and machine.first_available() < self.log.high_watermark
-            and machine.has_room(self._settings_of())
+            and machine.has_room(settings)
         )
 
     def next_offset(self) -> int:
@@ -269,9 +258,13 @@ class LedQueue:
         batch_size: int,
         is_exact: bool,
         read_from: int,
+        lease_ms: int | None = None,
     ) -> tuple[tuple[AcquiredRange, ...], Commit]:
-        """Leases records of what was read; they may leave when the commit is settled."""
+        """Leases records of what was read; they may leave when the commit is settled. Without
+        `lease_ms` they are leased for as long as the group's settings say."""
         settings, machine = self._settings_of(), self._open_machine()
+        if lease_ms is not None:
+            settings = replace(settings, lease_ms=lease_ms)
         records_max = min(records_max, self.room_of(member_id))
         end_before = machine.end
         change, acquired = machine.decide_acquire(
@@ -299,7 +292,7 @@ class LedQueue:
     def acknowledge(self, member_id: MemberId, batches: Sequence[AckBatch]) -> Commit:
         """All of it or, with Refused, nothing."""
         settings = self._settings_of()
-        waits = Waits(settings.backoff, self._clock.now_ms(), self._random_below)
+        waits = Waits(settings.backoff, self.clock.now_ms(), self.random_below)
         change, renewed = self._open_machine().decide_acknowledge(
             member_id, batches, settings, waits.due_after
         )
@@ -307,11 +300,14 @@ class LedQueue:
         if settings.backoff.first_ms:
             self._set_due_alarm()
         if renewed:
-            at = self._clock.monotonic() + settings.lease_ms / 1000
-            self._deadlines.renew(renewed, at)
-            self._set_alarm()
+            self.extend(renewed, settings.lease_ms)
         self._ended_leases()
         return commit
+
+    def extend(self, leases: Sequence[Range], lease_ms: int) -> None:
+        """They begin again, now."""
+        self._deadlines.renew(leases, self.clock.monotonic() + lease_ms / 1000)
+        self._set_alarm()
 
     async def confirm(self) -> None:
         """Returns once it is sure that the copy was the newest one until now; raises Refused if it
@@ -337,11 +333,15 @@ class LedQueue:
         self._ended_leases()
         return commit
 
+    def undo(self, member_id: MemberId) -> None:
+        """What it was given never reached the member."""
+        self.decide(lambda machine: machine.decide_undone(member_id, self._settings_of()))
+
     def expire(self) -> None:
         """The time of some leases is over."""
         if self._machine is None:
             return
-        due = self._deadlines.pop_due(self._clock.monotonic())
+        due = self._deadlines.pop_due(self.clock.monotonic())
         if due:
             change = self._machine.decide_expiry(due, self._settings_of())
             self._submit(change)
@@ -395,22 +395,17 @@ class LedQueue:
         return commit
 
     def _count_wrong(self, looked: Looked) -> None:
-        if not looked.malformed_count and not looked.clamped_count:
-            return
-        self.malformed_count += looked.malformed_count
-        self.clamped_count += looked.clamped_count
-        now = self._clock.monotonic()
-        if self._reported_at is None or now >= self._reported_at + WRONG_TIMES_REPORT_S:
-            self._reported_at = now
+        wrong = self.wrong_times
+        if wrong.count(looked, self.clock.monotonic()):
             text = "producers asked %s for a time that is too far away %d times, and for none %d"
-            logger.warning(text, self.key, self.clamped_count, self.malformed_count)
+            logger.warning(text, self.key, wrong.clamped_count, wrong.malformed_count)
 
     def make_due(self) -> None:
         """The time of some delayed records may have come. It follows from what is stored."""
         machine = self._machine
         if machine is None:
             return
-        now_ms, settings = self._clock.now_ms(), self._settings_of()
+        now_ms, settings = self.clock.now_ms(), self._settings_of()
         change = machine.decide_due(now_ms, settings, DUE_RANGES_MAX)
         if change.ranges:
             self._apply(change)
@@ -422,8 +417,8 @@ class LedQueue:
         if due_ms is None:
             self._due_alarms.cancel(self)
             return
-        wait_s = max(0, due_ms - self._clock.now_ms()) / 1000
-        now = self._clock.monotonic()
+        wait_s = max(0, due_ms - self.clock.now_ms()) / 1000
+        now = self.clock.monotonic()
         self._due_alarms.set_at(self, now + min(wait_s, DUE_CHECK_S_MAX))
 
     def room_of(self, member_id: MemberId) -> int:
@@ -446,7 +441,7 @@ class LedQueue:
         """They are stored: the member's time begins. What was leased before, and was given back
         before its time, has an old deadline that must not end the new lease."""
         if refused is None and self._machine is not None:
-            at = self._clock.monotonic() + lease_ms / 1000
+            at = self.clock.monotonic() + lease_ms / 1000
             self._deadlines.renew([lease for lease in leases if lease.first < new_from], at)
             self._deadlines.add([lease for lease in leases if lease.first >= new_from], at)
             self._set_alarm()
@@ -463,6 +458,10 @@ class LedQueue:
         self._tally.ended()
 
     @property
+    def settings(self) -> ShareSettings:
+        return self._settings_of()
+
+    @property
     def machine(self) -> ShareMachine:
         """To look at. Raises Refused if the queue is not open."""
         return self._open_machine()
@@ -470,7 +469,8 @@ class LedQueue:
     def decide(self, decision: Callable[[ShareMachine], Change]) -> Commit:
         """For what is not of polls: the change is stored like any other."""
         commit = self._submit(decision(self._open_machine()))
-        self.tell_news()
+        self._set_due_alarm()
+        self._ended_leases()
         return commit
 
     def stored(self) -> Commit:
@@ -552,7 +552,7 @@ class LedQueue:
             changes=changes,
             is_whole=is_whole,
         )
-        await retried(partial(self._store.write, command), NOT_DONE, self._clock)
+        await retried(partial(self._store.write, command), NOT_DONE, self.clock)
         self._version += 1
 
     def _void(self, refused: Refused) -> None:

@@ -36,6 +36,8 @@ _TEXT_LENGTH_MAX: Final = 100
 # A poll looks into so many records and bytes at a time, but into one batch at least.
 LOOKED_RECORDS_MAX: Final = 5_000
 LOOKED_BYTES_MAX: Final = 1024 * KIB
+# Wrong times in headers are reported this often at most.
+WRONG_TIMES_REPORT_S: Final = 60.0
 # What is larger is looked into by a worker thread.
 LOOKED_INLINE_BYTES_MAX: Final = 16 * KIB
 
@@ -49,6 +51,30 @@ class Looked:
     # Times that were too far away, and headers that are not times.
     clamped_count: int = 0
     malformed_count: int = 0
+
+
+class WrongTimes:
+    """Headers of producers that are not times, or times too far away; reported now and then."""
+
+    __slots__ = ("_reported_at", "clamped_count", "malformed_count")
+
+    def __init__(self) -> None:
+        self.clamped_count = 0
+        self.malformed_count = 0
+        self._reported_at: float | None = None
+
+    def count(self, looked: Looked, now: float) -> bool:
+        """Whether it should be reported, at the time `now` of the monotonic clock."""
+        self.clamped_count += looked.clamped_count
+        self.malformed_count += looked.malformed_count
+        is_news = bool(looked.clamped_count or looked.malformed_count)
+        if not is_news or not self._is_over(now):
+            return False
+        self._reported_at = now
+        return True
+
+    def _is_over(self, now: float) -> bool:
+        return self._reported_at is None or now >= self._reported_at + WRONG_TIMES_REPORT_S
 
 
 def looked_at_a_time(batches: Sequence[LogBatch]) -> Sequence[LogBatch]:

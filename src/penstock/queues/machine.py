@@ -142,6 +142,14 @@ class ShareMachine:
         for member_id in self._ranges.members():
             yield from self._ranges.leases_of(member_id)
 
+    def at(self, offset: int) -> Range | None:
+        """What is known of an offset from the start on."""
+        return self._ranges.at(offset)
+
+    def available_between(self, first: int, last: int) -> Iterator[Range]:
+        """What can be delivered of these offsets, as far as they are known."""
+        return self._ranges.available_between(first, last)
+
     def ranges(self) -> Iterator[Range]:
         """With `start` and `letters` the whole state: another machine can begin with it."""
         return iter(self._ranges)
@@ -195,7 +203,7 @@ class ShareMachine:
         )
         delivery.choose(spans)
         gone = self._vanished(spans, read_from, settings)
-        return self._change([*gone, *delivery.changed]), tuple(delivery.acquired)
+        return self.change_of([*gone, *delivery.changed]), tuple(delivery.acquired)
 
     def _vanished(
         self, spans: Sequence[tuple[int, int]], read_from: int | None, settings: ShareSettings
@@ -233,14 +241,14 @@ class ShareMachine:
             last_done = batch.last
             for each, event in self._acknowledged(member_id, batch, settings):
                 if event is not Event.RENEW:
-                    changed.append(_ended(each, event, settings, due_after))
+                    changed.append(ended(each, event, settings, due_after))
                     continue
                 result = after(each, event, settings)
                 lease = result._replace(member_id=member_id, lease_ms=settings.lease_ms)
                 renewed.append(lease)
                 # Deadlines are not stored: there is news only if the duration is another one.
                 changed += [] if lease == each else [lease]
-        return self._change(changed), joined(renewed)
+        return self.change_of(changed), joined(renewed)
 
     def _check_place(self, batch: AckBatch, last_done: int) -> None:
         if self.start == self.end:
@@ -271,7 +279,21 @@ class ShareMachine:
     def decide_release(self, member_id: MemberId, settings: ShareSettings) -> Change:
         """The session was closed, the connection is lost, or the member is gone."""
         leases = self._ranges.leases_of(member_id)
-        return self._change([after(each, Event.CLOSE, settings) for each in leases])
+        return self.change_of([after(each, Event.CLOSE, settings) for each in leases])
+
+    def decide_undone(self, member_id: MemberId, settings: ShareSettings) -> Change:
+        """What the member was given never reached it, so that attempt does not count."""
+        leases = self._ranges.leases_of(member_id)
+        return self.change_of([after(each, Event.UNDO, settings) for each in leases])
+
+    def decide_purged(self, end: int, settings: ShareSettings) -> Change:
+        """Nothing below `end` is delivered any more; who has a record keeps it."""
+        free = (RecordState.AVAILABLE, RecordState.DELAYED, RecordState.BLOCKED)
+        waiting = (each for each in self._ranges.between(self.start, end - 1))
+        gone = [after(each, Event.PURGE, settings) for each in waiting if each.state in free]
+        if self.end < end:
+            gone.append(Range(self.end, end - 1, RecordState.ACKED, 0))
+        return self.change_of(gone)
 
     def decide_expiry(self, ranges: Iterable[Range], settings: ShareSettings) -> Change:
         """Leases whose time is over. What is not leased as they say any more is left alone.
@@ -290,7 +312,7 @@ class ShareMachine:
                 if each.state is RecordState.LEASED and is_same:
                     changed.append(after(each, Event.EXPIRE, settings))
             behind[owner] = max(first, lease.last + 1)
-        return self._change(changed)
+        return self.change_of(changed)
 
     def decide_due(
         self, now_ms: int, settings: ShareSettings, ranges_max: int | None = None
@@ -298,7 +320,7 @@ class ShareMachine:
         """What was delayed until now can be delivered. It follows from what is stored, so this
         change needs not be."""
         due = islice(self._ranges.due(now_ms), ranges_max)
-        return self._change([after(each, Event.DUE, settings) for each in due])
+        return self.change_of([after(each, Event.DUE, settings) for each in due])
 
     def decide_look(
         self,
@@ -327,7 +349,7 @@ class ShareMachine:
             if at <= last:
                 looked.append(Range(at, last, RecordState.AVAILABLE, 0))
             end = last + 1
-        return self._change(looked)
+        return self.change_of(looked)
 
     def decide_order(
         self, blocked: Iterable[tuple[int, int]], freed: Iterable[int], settings: ShareSettings
@@ -343,7 +365,7 @@ class ShareMachine:
             each = self._ranges.at(offset)
             if each is not None and each.state is RecordState.BLOCKED:
                 changed.append(after(cut(each, offset, offset), Event.UNBLOCK, settings))
-        return self._change(changed)
+        return self.change_of(changed)
 
     def dying(self) -> Iterator[Range]:
         """What has to reach the dead-letter topic, in the order of its offsets."""
@@ -362,7 +384,7 @@ class ShareMachine:
             for each in chain(self._ranges.left_between(at, at), self._ranges.between(at, at))
         )
         dead = [after(each, Event.BURY, settings) for each in found if each.state is _DYING]
-        return replace(self._change(dead), letters=letters)
+        return replace(self.change_of(dead), letters=letters)
 
     def is_dying(self, offset: int) -> bool:
         if offset < self.start:
@@ -414,7 +436,7 @@ class ShareMachine:
         )
         return log_start - self.start - sum(done)
 
-    def _change(self, changed: list[Range]) -> Change:
+    def change_of(self, changed: list[Range]) -> Change:
         """The difference, with the start moved as far as it gets by that."""
         ranges = joined(sorted(changed, key=_first))
         start = self._start_after(ranges)
@@ -481,7 +503,7 @@ def _without(whole: Range, others: Sequence[Range]) -> Iterator[Range]:
         yield whole._replace(first=at)
 
 
-def _ended(each: Range, event: Event, settings: ShareSettings, due_after: DueAfter) -> Range:
+def ended(each: Range, event: Event, settings: ShareSettings, due_after: DueAfter) -> Range:
     due_ms = due_after(each.attempts) if event is Event.RELEASE else 0
     if due_ms:
         return after(each, Event.POSTPONE, settings, due_ms=due_ms)

@@ -21,6 +21,8 @@ class Event(Enum):
     RENEW = auto()
     EXPIRE = auto()
     CLOSE = auto()
+    UNDO = auto()
+    PURGE = auto()
     VANISH = auto()
     DUE = auto()
     BLOCK = auto()
@@ -69,6 +71,10 @@ TRANSITIONS = MappingProxyType(
         (_LEASED, Event.CLOSE): Step(
             _AVAILABLE, 0, "the member's session is over", is_limited=True
         ),
+        (_LEASED, Event.UNDO): Step(_AVAILABLE, -1, "it never reached the one who polled"),
+        (_AVAILABLE, Event.PURGE): Step(_ACKED, None, "an operator does not want it delivered"),
+        (_DELAYED, Event.PURGE): Step(_ACKED, None, "an operator does not want it delivered"),
+        (_BLOCKED, Event.PURGE): Step(_ACKED, None, "an operator does not want it delivered"),
         (_DYING, Event.BURY): Step(_DEAD, 0, "the dead-letter topic has it"),
         (_DEAD, Event.REOPEN): Step(_AVAILABLE, None, "an operator wants it to be tried again"),
     }

@@ -118,7 +118,7 @@ def leases_forever(self: LedQueue, leases: Sequence[Range]) -> None:
 @mutation("leases end with their leader", (LedQueue, "_lease_again"))
 def leases_forgotten(self: LedQueue, leases: Sequence[Range]) -> None:
     """A worker has its records until their time is over."""
-    self._deadlines.add(list(leases), self._clock.monotonic())
+    self._deadlines.add(list(leases), self.clock.monotonic())
     self._set_alarm()
 
 
@@ -128,8 +128,8 @@ def wall_clock(
 ) -> None:
     """Clocks are set; time goes on."""
     if refused is None and self._machine is not None:
-        offset_s = self._clock.now_ms() / 1000 % 3600 - self._clock.monotonic() % 3600
-        at = self._clock.monotonic() + lease_ms / 1000 + offset_s
+        offset_s = self.clock.now_ms() / 1000 % 3600 - self.clock.monotonic() % 3600
+        at = self.clock.monotonic() + lease_ms / 1000 + offset_s
         self._deadlines.renew(leases, at)
         self._set_alarm()
 
@@ -145,7 +145,7 @@ def releases_all(self: LedQueue, member_id: MemberId) -> Commit:
 @mutation("an expired lease is only dropped", (LedQueue, "expire"))
 def forgets_expired(self: LedQueue) -> None:
     """What nobody has must come back."""
-    self._deadlines.pop_due(self._clock.monotonic())
+    self._deadlines.pop_due(self.clock.monotonic())
     self._set_alarm()
 
 
@@ -188,7 +188,7 @@ def _undelayed(each: Range) -> Range:
 def due_early(self: LedQueue) -> None:
     """Nothing is delivered before its time."""
     if self._machine is not None:
-        now_ms = self._clock.now_ms() + 1_000
+        now_ms = self.clock.now_ms() + 1_000
         self._apply(self._machine.decide_due(now_ms, self._settings_of()))
         self._set_due_alarm()
 

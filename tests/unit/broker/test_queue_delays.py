@@ -236,7 +236,7 @@ def test_wrong_times_are_counted_and_reported(
         await node.send_records(bad, record(b"far", after_ms=10**15))
         assert leased(await node.poll()) == [b"bad"]
         queue = node.queues.lead(G, node.topic_id, 0)
-        assert (queue.malformed_count, queue.clamped_count) == (1, 1)
+        assert (queue.wrong_times.malformed_count, queue.wrong_times.clamped_count) == (1, 1)
         await until(lambda: "too far away" in caplog.text)
         await node.stop()
 

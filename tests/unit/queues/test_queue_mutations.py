@@ -118,7 +118,7 @@ def due_early(self: RangeMap, now_ms: int) -> Any:
 @mutation("records that are not dying can be buried", (ShareMachine, "decide_buried"))
 def buried_alive(self: ShareMachine, offsets: Any, _: Any) -> Change:
     found = [each for at in offsets for each in self._ranges.between(max(at, self.start), at)]
-    return self._change(
+    return self.change_of(
         [Range(each.first, each.last, RecordState.DEAD, each.attempts) for each in found]
     )
 
@@ -159,7 +159,7 @@ def any_attempt(self: ShareMachine, leases: Any, settings: Any) -> Change:
         for each in self._ranges.between(max(lease.first, self.start), lease.last)
         if each.state is RecordState.LEASED and each.member_id == lease.member_id
     }
-    return self._change([changed[first] for first in changed])
+    return self.change_of([changed[first] for first in changed])
 
 
 @mutation("the start stays behind what was done before", (ShareMachine, "_behind_done"))

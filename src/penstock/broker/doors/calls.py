@@ -307,11 +307,19 @@ class Codec:
 
 _ENCODER = msgspec.msgpack.Encoder()
 
-CALLS: Mapping[str, type[Call[Any]]] = {
-    name: found
-    for name, found in list(globals().items())
-    if isinstance(found, type) and issubclass(found, Call) and found is not Call
-}
+CALLS: dict[str, type[Call[Any]]] = {}
+
+
+def declare(names: Mapping[str, Any]) -> None:
+    """Makes the calls of a module known by their names."""
+    CALLS.update(
+        (name, found)
+        for name, found in names.items()
+        if isinstance(found, type) and issubclass(found, Call) and found is not Call
+    )
+
+
+declare(dict(globals()))
 
 
 def encode(message: Call[Any] | Answer) -> bytes:

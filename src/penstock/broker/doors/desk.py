@@ -7,7 +7,7 @@ on again. When the place changed meanwhile, the first desk looks for it again, w
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
@@ -50,6 +50,12 @@ class Desk:
         self.services = services
         self._peers = peers
         self._methods = {method.call: method for method in methods}
+        # Polls of queues that can be called off, by the names that those who asked gave them.
+        self.polls: dict[str, asyncio.Task[Any]] = {}
+        # How many polls wait at other nodes, and the number of the next poll.
+        self.polls_elsewhere = 0
+        self.poll_number = 0
+        self._spawned: set[asyncio.Task[None]] = set()
 
     async def serve(self, name: str, payload: bytes) -> bytes:
         """Answers a door of this node."""
@@ -89,6 +95,12 @@ class Desk:
             else:
                 found.append(answer)
         return found, missing
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """For what nobody waits for; it must end soon, and by itself."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._spawned.add(task)
+        task.add_done_callback(self._spawned.discard)
 
     # Inside
 

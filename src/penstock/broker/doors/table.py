@@ -1,12 +1,19 @@
 """Every method that doors may call, in one table."""
 
-from penstock.broker.doors import administration, streams
-from penstock.broker.doors.desk import Desk
+from typing import Any
+
+from penstock.broker.doors import administration, queue_leaders, queues, streams
+from penstock.broker.doors.desk import Desk, Method
 from penstock.broker.services import Services
 from penstock.broker.share_coordinators import Peers
 from penstock.model.ids import BrokerId
 
-METHODS = (*streams.METHODS, *administration.METHODS)
+METHODS: tuple[Method[Any], ...] = (
+    *streams.METHODS,
+    *administration.METHODS,
+    *queues.METHODS,
+    *queue_leaders.METHODS,
+)
 
 
 def make_desk(own: BrokerId, services: Services, peers: Peers) -> Desk:

@@ -126,6 +126,17 @@ def _decode(batches: bytes, offset: int, records_max: int) -> tuple[list[Record]
     return records, next_offset
 
 
+def decoded(batches: bytes) -> Iterator[tuple[int, int, list[Record] | None]]:
+    """The first and last offset of each batch and the records of users in it, or None if they
+    can't be decoded."""
+    for header, batch in _split(batches):
+        try:
+            records: list[Record] | None = list(_of_users(header, batch))
+        except CorruptBatch:
+            records = None
+        yield header.base_offset, header.last_offset, records
+
+
 def _of_users(header: BatchHeader, batch: memoryview) -> Iterator[Record]:
     if header.is_control or not header.record_count:
         return iter(())

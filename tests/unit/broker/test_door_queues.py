@@ -1,0 +1,319 @@
+"""Proves that queues work through doors: by lease tokens, on whichever node leads."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.broker.doors import PASSED_ON, calls, queue_calls
+from penstock.broker.doors.calls import Call
+from penstock.broker.doors.desk import Desk
+from penstock.broker.doors.table import make_desk
+from penstock.frontdoor.remote.broker import Broker
+from penstock.frontdoor.remote.queueing import Message, Queueing
+from penstock.model.errors import Reason, Refused
+from penstock.model.ids import BrokerId, GroupId
+from penstock.model.lease_tokens import TOKEN_LENGTH, read_token
+from penstock.queues.commands import RecordState
+from tests.unit.broker.queue_rig import EARLIEST, TOPIC, QueueNode, turns
+from tests.unit.lone_node import NODE
+from tests.waiting import until
+
+OTHER = BrokerId(7)
+G = "workers"
+
+
+class Peers:
+    """Brings calls of a second node's desk to the first."""
+
+    def __init__(self) -> None:
+        self.desk: Desk | None = None
+        self.lost: list[str] = []
+
+    def serve(self, method: str, handler: Any) -> None: ...
+
+    async def call(self, node: BrokerId, method: str, payload: bytes, timeout_s: float) -> bytes:
+        assert (node, method) == (NODE, PASSED_ON)
+        assert self.desk is not None
+        # As between nodes: an answer that nobody waits for does not end the work.
+        answering = asyncio.ensure_future(self.desk.serve_passed_on(payload))
+        answer = await asyncio.shield(answering)
+        name = payload[1 : 1 + payload[0]].decode()
+        if name in self.lost:
+            self.lost.remove(name)
+            raise Refused(Reason.REQUEST_TIMED_OUT, "the connection was lost")
+        return answer
+
+
+class Channel:
+    """To the desk of a broker, as from the process of the doors."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def call(self, method: str, payload: bytes, timeout_s: float) -> bytes:
+        return await self._desk.serve(method, payload)
+
+
+class Rig:
+    def __init__(self, node: QueueNode) -> None:
+        self.node = node
+        self.peers = Peers()
+        self.desk = self.peers.desk = make_desk(NODE, node.services, self.peers)
+        # Another node, which leads nothing.
+        self.other = make_desk(OTHER, node.services, self.peers)
+        self.queueing = Queueing(Broker(Channel(self.desk)))
+        self.from_other = Queueing(Broker(Channel(self.other)))
+
+    async def poll(self, records_max: int = 10, **options: Any) -> list[Message]:
+        asked = self.queueing.poll(TOPIC, G, records_max=records_max, **options)
+        return (await asked).messages
+
+    def machine(self, partition: int = 0) -> Any:
+        return self.node.queues.lead(GroupId(G), self.node.topic_id, partition).machine
+
+    async def outcomes(self, verb: str, *tokens: str, **options: Any) -> list[str]:
+        found = await getattr(self.queueing, verb)(TOPIC, G, list(tokens), **options)
+        return [each.outcome for each in found]
+
+
+@asynccontextmanager
+async def running(path: Path, **options: Any) -> AsyncIterator[Rig]:
+    node = await QueueNode.begin(path, **options)
+    # What the rig made for members of Kafka's protocol is not of these tests.
+    await node.queues.delete_offsets(GroupId(G), [node.topic_id])
+    await node.set_group()
+    try:
+        yield Rig(node)
+    finally:
+        await node.stop()
+
+
+def values(messages: list[Message]) -> list[bytes | None]:
+    return [message.record.value for message in messages]
+
+
+async def test_messages_are_leased_and_acked_by_token(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        await rig.node.send(b"a", b"b", b"c")
+        # Nobody joined the group, and it begins with the earliest record all the same.
+        first, second = await rig.poll(2)
+        assert values([first, second]) == [b"a", b"b"]
+        assert (first.attempt, first.partition, len(first.token)) == (1, 0, TOKEN_LENGTH)
+        assert values(await rig.poll()) == [b"c"]
+        assert await rig.outcomes("ack", first.token, second.token) == ["ok", "ok"]
+        assert await rig.outcomes("ack", first.token) == ["done"]
+        assert rig.machine().start == 2
+
+
+async def test_a_token_is_good_for_one_record_and_one_attempt(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        await rig.node.send(b"a", b"b")
+        one, two = await rig.poll()
+        token = read_token(one.token)
+        assert token is not None
+        forged = [
+            str(token._replace(offset=1)),
+            str(token._replace(attempt=2)),
+            str(token._replace(attempt=0)),
+            str(token._replace(partition=5)),
+            str(token._replace(proof=bytes(12))),
+            "no token",
+            one.token[:-1] + "é",
+        ]
+        expected = ["unknown", "unknown", "expired", "unknown", "unknown", "malformed", "malformed"]
+        assert await rig.outcomes("ack", *forged) == expected
+        assert rig.machine().leased_count == 2
+        elsewhere = await rig.queueing.ack(TOPIC, "others", [one.token])
+        assert [each.outcome for each in elsewhere] == ["unknown"]
+        assert elsewhere[0].detail.startswith("This queue")
+        await rig.node.create("elsewhere", partitions=1)
+        foreign = await rig.queueing.ack("elsewhere", G, [one.token])
+        assert [each.outcome for each in foreign] == ["unknown"]
+        # One bad token does not spoil the others.
+        assert await rig.outcomes("ack", forged[0], two.token) == ["unknown", "ok"]
+
+
+async def test_a_message_is_given_back_at_once_or_later(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        await rig.node.send(b"a")
+        (one,) = await rig.poll()
+        assert await rig.outcomes("nack", one.token) == ["ok"]
+        assert await rig.outcomes("nack", one.token) == ["expired"]
+        (two,) = await rig.poll()
+        assert two.attempt == 2
+        assert await rig.outcomes("ack", one.token) == ["expired"]
+        assert await rig.outcomes("nack", two.token, delay_ms=3_600_000) == ["ok"]
+        assert await rig.poll() == []
+        (delayed,) = rig.machine().ranges()
+        assert delayed.state is RecordState.DELAYED
+        wait_ms = delayed.due_ms - rig.node.services.clock.now_ms()
+        assert 3_590_000 < wait_ms <= 3_600_000
+
+
+async def test_leases_have_the_time_that_the_poll_asks_for(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        await rig.node.send(b"a")
+        polled = await rig.queueing.poll(TOPIC, G, records_max=1, lease_ms=5_000)
+        assert polled.lease_ms == 5_000
+        (lease,) = rig.machine().leases()
+        assert lease.lease_ms == 5_000
+        token = polled.messages[0].token
+        assert await rig.outcomes("extend", token, lease_ms=7_200_000) == ["ok"]
+        (lease,) = rig.machine().leases()
+        assert (lease.lease_ms, lease.attempts) == (7_200_000, 1)
+        assert await rig.outcomes("reject", token) == ["ok"]
+        assert await rig.outcomes("extend", token) == ["done"]
+        for wrong in (999, 12 * 3_600_000 + 1):
+            with pytest.raises(Refused, match="lease_ms"):
+                await rig.poll(lease_ms=wrong)
+
+
+async def test_a_poll_waits_for_the_first_message(tmp_path: Path) -> None:
+    async with running(tmp_path, partitions=3) as rig:
+        waiting = asyncio.ensure_future(rig.poll(wait_s=30.0))
+        await turns(50)
+        assert not waiting.done()
+        await rig.node.send(b"a", partition=2)
+        assert values(await waiting) == [b"a"]
+
+
+async def test_a_poll_that_is_cut_off_leaves_nothing_leased(tmp_path: Path) -> None:
+    """Whether it waits, has just leased, or is answered already: and no attempt counts."""
+    async with running(tmp_path) as rig:
+        for queueing in (rig.queueing, rig.from_other):
+            for steps in range(0, 60, 3):
+                poll = asyncio.ensure_future(queueing.poll(TOPIC, G, records_max=1, wait_s=30.0))
+                await turns(steps)
+                sending = asyncio.ensure_future(rig.node.send(b"x"))
+                await turns(steps // 2)
+                poll.cancel()
+                await sending
+                (answer,) = await asyncio.gather(poll, return_exceptions=True)
+                if not isinstance(answer, BaseException):
+                    # Answered before it was cut off.
+                    await rig.queueing.undo(TOPIC, G, [each.token for each in answer.messages])
+        await until(lambda: not rig.machine().leased_count)
+        left = await rig.poll(100)
+        assert [message.attempt for message in left] == [1] * 40
+
+
+async def test_any_node_can_be_asked(tmp_path: Path) -> None:
+    async with running(tmp_path, partitions=2) as rig:
+        queueing = rig.from_other
+        waiting = asyncio.ensure_future(queueing.poll(TOPIC, G, records_max=5, wait_s=30.0))
+        await turns(50)
+        await rig.node.send(b"a", partition=1)
+        (message,) = (await waiting).messages
+        assert (message.partition, message.record.value) == (1, b"a")
+        # The leader has done it, and its answer is lost.
+        rig.peers.lost = ["SettlePartitions"]
+        (outcome,) = await queueing.ack(TOPIC, G, [message.token])
+        assert outcome.is_ok
+        assert (await queueing.stats(TOPIC, G)).oldest_age_ms == -1
+
+
+async def test_a_lost_answer_of_a_poll_is_undone(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        await rig.node.send(b"a")
+        rig.peers.lost = ["PollPartitions"]
+        polled = await rig.from_other.poll(TOPIC, G, records_max=5, wait_s=30.0)
+        assert [(each.record.value, each.attempt) for each in polled.messages] == [(b"a", 1)]
+
+
+async def test_polls_begin_with_another_partition_each_time(tmp_path: Path) -> None:
+    async with running(tmp_path, partitions=3) as rig:
+        for partition in range(3):
+            await rig.node.send(b"a", b"b", partition=partition)
+        found = [(await rig.poll(1))[0].partition for _ in range(6)]
+        assert sorted(found[:3]) == sorted(found[3:]) == [0, 1, 2]
+
+
+async def test_a_queue_is_looked_at_without_leasing(tmp_path: Path) -> None:
+    async with running(tmp_path, partitions=2) as rig:
+        await rig.node.send(b"a", b"b", b"c")
+        with pytest.raises(Refused) as caught:
+            await rig.queueing.peek(TOPIC, G, records_max=5)
+        assert caught.value.reason is Reason.GROUP_ID_NOT_FOUND
+        (one,) = await rig.poll(1)
+        peeked = await rig.queueing.peek(TOPIC, G, records_max=5)
+        assert [(each.record.value, each.attempt) for each in peeked] == [(b"b", 0), (b"c", 0)]
+        assert len(await rig.queueing.peek(TOPIC, G, records_max=1)) == 1
+        await rig.outcomes("nack", one.token)
+        assert (await rig.queueing.peek(TOPIC, G, records_max=1))[0].attempt == 1
+        (two,) = await rig.poll(1)
+        await rig.outcomes("nack", two.token, delay_ms=60_000)
+        await rig.poll(1)
+        stats = await rig.queueing.stats(TOPIC, G)
+        first, second = stats.partitions
+        assert (first.ready, first.leased, first.delayed, first.dead) == (1, 1, 1, 0)
+        assert (second.ready, second.leased, second.oldest_ms) == (0, 0, -1)
+        assert stats.oldest_age_ms > 0
+        assert not stats.is_paused
+
+
+async def test_a_purge_leaves_only_what_is_leased(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        await rig.node.send(b"a", b"b", b"c")
+        one, two = await rig.poll(2)
+        await rig.outcomes("nack", two.token, delay_ms=60_000)
+        assert await rig.queueing.purge(TOPIC, G) == 2
+        assert await rig.queueing.purge(TOPIC, G) == 0
+        await rig.node.send(b"d")
+        assert values(await rig.poll()) == [b"d"]
+        assert await rig.outcomes("nack", one.token) == ["ok"]
+        assert values(await rig.poll()) == [b"a"]
+        with pytest.raises(Refused):
+            await rig.queueing.purge(TOPIC, G, [1])
+
+
+async def test_a_paused_queue_gives_nothing_until_it_is_resumed(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        await rig.node.send(b"a")
+        (one,) = await rig.poll()
+        await rig.node.send(b"b")
+        await rig.queueing.pause(TOPIC, G)
+        await rig.queueing.pause(TOPIC, G)
+        assert (await rig.queueing.stats(TOPIC, G)).is_paused
+        assert await rig.poll() == []
+        assert await rig.outcomes("ack", one.token) == ["ok"]
+        waiting = asyncio.ensure_future(rig.poll(wait_s=30.0))
+        await turns(50)
+        assert not waiting.done()
+        await rig.queueing.resume(TOPIC, G)
+        assert values(await waiting) == [b"b"]
+        assert rig.node.cluster.group_configs.get(G) is None
+
+
+async def test_a_group_that_sets_its_start_is_followed(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        await rig.node.set_group(GroupId("late"), **{"share.auto.offset.reset": "latest"})
+        await rig.node.send(b"a")
+        late = await rig.queueing.poll(TOPIC, "late", records_max=5)
+        assert late.messages == []
+        await rig.node.set_group(GroupId("early"), **EARLIEST)
+        early = await rig.queueing.poll(TOPIC, "early", records_max=5)
+        assert values(early.messages) == [b"a"]
+
+
+async def test_wrong_calls_are_refused(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+
+        async def reason(call: Call[Any]) -> Reason:
+            with pytest.raises(Refused) as caught:
+                await rig.desk.serve(type(call).__name__, calls.encode(call))
+            return caught.value.reason
+
+        poll = queue_calls.PollQueue(topic="none", group=G, records_max=1)
+        assert await reason(poll) is Reason.UNKNOWN_TOPIC_OR_PARTITION
+        poll = queue_calls.PollQueue(topic=TOPIC, group="", records_max=1)
+        assert await reason(poll) is Reason.INVALID_GROUP_ID
+        poll = queue_calls.PollQueue(topic=TOPIC, group=G, records_max=0)
+        assert await reason(poll) is Reason.INVALID_REQUEST
+        settle = queue_calls.SettleLeases(topic=TOPIC, group=G, verb="eat", claims=[])
+        assert await reason(settle) is Reason.INVALID_REQUEST
+        redrive = queue_calls.RedriveQueue(topic=TOPIC, group=G, limit=10)
+        assert await reason(redrive) is Reason.INVALID_REQUEST
