@@ -1,6 +1,7 @@
 """What answers share: the broker, writing, reading, time, and how much is under way."""
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -9,6 +10,9 @@ from typing import Any, Protocol, TypeVar
 
 from penstock.frontdoor.grpc import limits, statuses
 from penstock.frontdoor.remote.parts import Parts
+from penstock.model.errors import Refused
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Request = TypeVar("Request", covariant=True)
@@ -62,6 +66,7 @@ class Context:
     stopping: "asyncio.Future[None]"
     budget: Budget = field(default_factory=lambda: Budget(limits.REQUEST_BYTES_MAX))
     streams: int = 0
+    _tasks: "set[asyncio.Task[Any]]" = field(default_factory=set)
 
     @contextmanager
     def stream(self) -> Iterator[None]:
@@ -73,6 +78,25 @@ class Context:
             yield
         finally:
             self.streams -= 1
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Work that goes on when the call is over; if the broker refuses it, nothing is lost."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._spawned)
+
+    def _spawned(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            return
+        failure = task.exception()
+        if failure is not None and not isinstance(failure, Refused):
+            logger.error("work after a call failed", exc_info=failure)
+
+    async def drain(self) -> None:
+        """Waits for what goes on."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
     async def unless_stopping(self, work: Coroutine[Any, Any, T]) -> T:
         """The outcome of work that may wait for long."""

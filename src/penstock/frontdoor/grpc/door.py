@@ -75,6 +75,7 @@ class GrpcDoor:
         await asyncio.wait([self._context.stopping])
         relay.close()
         await server.stop(self._drain_s)
+        await self._context.drain()
 
     def stop(self) -> None:
         if not self._context.stopping.done():

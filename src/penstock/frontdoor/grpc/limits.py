@@ -30,6 +30,14 @@ PUSHED_BYTES_MAX: Final = 512 * KIB
 # What was read and waits for credit; beyond it nothing more is read.
 HELD_BYTES_MAX: Final = 1 * MIB
 
+# Of a queue's Subscribe: messages that are polled at a time, how long a poll waits before it asks
+# again, requests with tokens that are under way, and messages that are pushed and not settled.
+POLLED_MESSAGES_MAX: Final = 500
+POLL_WAIT_S: Final = 30.0
+SETTLING_MAX: Final = 64
+UNSETTLED_MAX: Final = 100_000
+REDRIVEN_MAX: Final = 1_000
+
 # Of the process.
 CONNECTIONS_MAX: Final = 2_000
 CALLS_PER_CONNECTION_MAX: Final = 1_000

@@ -1,5 +1,7 @@
 """Reading records of one partition: Fetch, and Seek for the offset where reading would start."""
 
+from typing import Any
+
 from penstock.broker.doors.calls import TopicInfo
 from penstock.frontdoor.grpc import limits, messages
 from penstock.frontdoor.grpc.context import Call, Context
@@ -11,8 +13,8 @@ from penstock.frontdoor.remote.reading import EARLIEST
 async def fetch(
     context: Context, request: messages.FetchRequest, call: Call
 ) -> messages.FetchReply:
-    wait_s = _wait_s(request, call)
-    records_max = _records_max(request)
+    wait_s = to_wait_s(request, call)
+    records_max = to_records_max(request, limits.RECORDS_PER_REPLY)
     place = to_place(request.start, EARLIEST)
     topic = await context.parts.topics.find(request.topic)
     partition = _partition(request, topic)
@@ -21,7 +23,7 @@ async def fetch(
         topic, partition, offset, records_max=records_max, wait_s=wait_s
     )
     chunk = await (context.unless_stopping(reading) if wait_s else reading)
-    records = fitting(chunk.records)
+    records = chunk.records[: fitting(chunk.records)]
     is_cut = len(records) < len(chunk.records)
     reply = messages.FetchReply(
         next_offset=records[-1].offset + 1 if is_cut else chunk.next_offset,
@@ -52,15 +54,17 @@ def _partition(request: messages.FetchRequest | messages.SeekRequest, topic: Top
     return to_partition(topic, request.partition if request.HasField("partition") else None)
 
 
-def _records_max(request: messages.FetchRequest) -> int:
+def to_records_max(request: Any, otherwise: int) -> int:
+    """Of a request with such a field."""
     if not request.HasField("records_max"):
-        return limits.RECORDS_PER_REPLY
+        return otherwise
     if not 1 <= request.records_max <= limits.RECORDS_PER_REPLY_MAX:
         raise invalid("records_max", f"It must be 1 to {limits.RECORDS_PER_REPLY_MAX:,}.")
-    return request.records_max
+    return int(request.records_max)
 
 
-def _wait_s(request: messages.FetchRequest, call: Call) -> float:
+def to_wait_s(request: Any, call: Call) -> float:
+    """Of a request with such a field, bounded by its deadline."""
     most_ms = int(limits.WAIT_S_MAX * 1000)
     if not 0 <= request.wait_ms <= most_ms:
         raise invalid("wait_ms", f"It must be 0 to {most_ms:,}.")

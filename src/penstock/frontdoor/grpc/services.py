@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from penstock.frontdoor.grpc import plain, publish, read, subscribe
+from penstock.frontdoor.grpc import plain, publish, queue_subscription, queues, read, subscribe
 from penstock.frontdoor.grpc.methods import Methods
 
 STREAMS: Final[Methods] = {
@@ -14,8 +14,11 @@ STREAMS: Final[Methods] = {
     "Subscribe": subscribe.subscribe,
 }
 
+QUEUES: Final[Methods] = {**queues.METHODS, "Subscribe": queue_subscription.subscribe}
+
 SERVICES: Final[Mapping[str, Methods]] = {
     "Streams": STREAMS,
+    "Queues": QUEUES,
     "Groups": plain.GROUPS,
     "Administration": plain.ADMINISTRATION,
 }

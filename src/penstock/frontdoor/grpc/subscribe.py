@@ -221,7 +221,8 @@ class _Subscription:
 
     async def _push_next(self) -> None:
         partition, chunk = self._held.popleft()
-        records = fitting(chunk.records[: self._credit])
+        records = chunk.records[: self._credit]
+        records = records[: fitting(records)]
         self._credit -= len(records)
         self._held_bytes -= sum(map(record_bytes, records))
         is_cut = len(records) < len(chunk.records)

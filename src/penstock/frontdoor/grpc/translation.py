@@ -10,11 +10,12 @@ from typing import Any, Final, TypeVar, get_args
 from uuid import UUID
 
 import msgspec
-from google.protobuf.message import Message
+from google.protobuf.message import Message as ProtobufMessage
 
 from penstock.broker.doors.calls import TopicInfo
 from penstock.frontdoor.grpc import limits, messages
 from penstock.frontdoor.grpc.statuses import Failure, invalid
+from penstock.frontdoor.remote.queueing import Message
 from penstock.frontdoor.remote.reading import EARLIEST, LATEST
 from penstock.frontdoor.remote.writing import Outcome, Wanted
 from penstock.model.errors import Reason, Refused
@@ -22,13 +23,13 @@ from penstock.records.record import Record
 from penstock.records.rows import Row
 
 TIMESTAMP_MS_MAX: Final = 2**53
-# What a record takes in a message beside its bytes, at most.
-RECORD_OVERHEAD_BYTES: Final = 40
+# What a record takes in a message beside its bytes, at most, with the token that it may have.
+RECORD_OVERHEAD_BYTES: Final = 150
 HEADER_OVERHEAD_BYTES: Final = 10
 _EDGES: Final = {messages.EDGE_EARLIEST: EARLIEST, messages.EDGE_LATEST: LATEST}
 
 S = TypeVar("S", bound=msgspec.Struct)
-M = TypeVar("M", bound=Message)
+M = TypeVar("M", bound=ProtobufMessage)
 
 # By name
 
@@ -175,6 +176,21 @@ def add_headers(target: Any, headers: Iterable[tuple[str, bytes | None]]) -> Non
         target.add(name=name, value=value)
 
 
+def add_messages(target: Any, found: Iterable[Message]) -> None:
+    """To a repeated field of QueueMessage."""
+    for each in found:
+        record = each.record
+        added = target.add(partition=each.partition, attempt=each.attempt, token=each.token)
+        copy = added.record
+        copy.offset, copy.timestamp_ms = record.offset, record.timestamp_ms
+        if record.key is not None:
+            copy.key = record.key
+        if record.value is not None:
+            copy.value = record.value
+        if record.headers:
+            add_headers(copy.headers, record.headers)
+
+
 def record_bytes(record: Record) -> int:
     """At least as many as the record takes in a message."""
     size = RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
@@ -183,14 +199,14 @@ def record_bytes(record: Record) -> int:
     return size
 
 
-def fitting(records: Sequence[Record]) -> Sequence[Record]:
-    """As many of the first as fit into an answer, but at least one."""
-    size = 0
-    for count, each in enumerate(records):
+def fitting(records: Iterable[Record]) -> int:
+    """How many of the first fit into an answer, but at least one."""
+    size = count = 0
+    for count, each in enumerate(records, 1):
         size += record_bytes(each)
-        if size > limits.REPLY_BYTES_MAX and count:
-            return records[:count]
-    return records
+        if size > limits.REPLY_BYTES_MAX and count > 1:
+            return count - 1
+    return count
 
 
 # Places
