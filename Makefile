@@ -1,6 +1,6 @@
 # One command per task. Each target does its own set-up, so a fresh clone needs only `make`.
 .DEFAULT_GOAL := help
-.PHONY: help venv java demo test check format docs bench sim soak clean
+.PHONY: help venv java demo test check format docs proto bench sim soak clean
 
 DEMO_SECONDS ?= 30
 BENCH ?= full
@@ -74,6 +74,13 @@ format: $(STAMP) ## Rewrite the sources in the project's format.
 
 docs: $(STAMP) ## Write the reference pages that follow from the code.
 	$(BIN)/python -m tests.reference_pages
+
+# The description that messages.py is built from, and their types.
+GRPC := src/penstock/frontdoor/grpc
+proto: $(STAMP) ## Compile the gRPC interface, after a change of penstock_v1.proto.
+	$(BIN)/python -m grpc_tools.protoc -I $(GRPC) --pyi_out=$(GRPC) \
+	  --descriptor_set_out=$(GRPC)/penstock_v1.binpb penstock_v1.proto
+	mv $(GRPC)/penstock_v1_pb2.pyi $(GRPC)/messages.pyi
 
 bench: java ## Measure the named workloads; BENCH=quick for a smoke run.
 	$(BIN)/python -m benchmarks --mode $(BENCH)

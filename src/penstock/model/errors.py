@@ -90,6 +90,14 @@ class Refused(Exception):
         self.reason = reason
         self.detail = detail or reason.name.lower().replace("_", " ")
 
+    @property
+    def sentence(self) -> str:
+        """The detail as a sentence: it may begin small and end without a stop, because Kafka's
+        clients frame it."""
+        text = self.detail.strip()
+        text = text[:1].upper() + text[1:]
+        return text if text.endswith((".", "!", "?")) else f"{text}."
+
 
 class StorageDamaged(Exception):
     """Bytes on disk that are neither valid nor a torn tail: the partition stops until repaired."""

@@ -110,7 +110,8 @@ class Node:
         self._clock = self._parts.clock
         self._file_system = self._parts.file_system
         self.peer: Endpoint | None = None
-        self.http: Endpoint | None = None
+        # Where the doors listen that are not Kafka's, by name.
+        self.doors: dict[str, Endpoint] = {}
         # What was built so far, undone in reverse order by `stop` or by a start that fails.
         self._built = AsyncExitStack()
 
@@ -146,8 +147,8 @@ class Node:
         }
         doors = DoorProcess(desk, options)
         self._on_stop(doors.close)
-        if settings.http is not None:
-            self.http = await doors.bind("http", settings.http)
+        for door, endpoint in settings.other_doors().items():
+            self.doors[door] = await doors.bind(door, endpoint)
         return doors
 
     async def stop(self) -> None:

@@ -103,7 +103,7 @@ class Problem(Exception):
 
     @classmethod
     def of(cls, refused: Refused) -> "Problem":
-        return cls(status_of(refused.reason), _sentence(refused), reason=REASONS[refused.reason])
+        return cls(status_of(refused.reason), refused.sentence, reason=REASONS[refused.reason])
 
     @property
     def document(self) -> ProblemDocument:
@@ -119,10 +119,3 @@ class Problem(Exception):
 
 def status_of(reason: Reason) -> int:
     return _STATUSES.get(reason, _OTHERWISE)
-
-
-def _sentence(refused: Refused) -> str:
-    """Details of the broker may begin small and end without a stop: Kafka's clients frame them."""
-    detail = refused.detail.strip()
-    detail = detail[:1].upper() + detail[1:]
-    return detail if detail.endswith((".", "!", "?")) else f"{detail}."

@@ -14,6 +14,7 @@ from penstock.frontdoor.remote.publishing import Publisher
 from penstock.frontdoor.remote.queueing import Queueing
 from penstock.frontdoor.remote.reading import Reader
 from penstock.frontdoor.remote.topics import Topics
+from penstock.frontdoor.remote.writing import Writer
 from tests.unit.clocks import START_MS
 from tests.unit.frontdoor.remote.fake_broker import FakeBroker
 
@@ -36,10 +37,11 @@ class Client:
     def __init__(self, hosts: tuple[str, ...] = ()) -> None:
         self.fake = FakeBroker()
         broker = Broker(self.fake)
+        topics = Topics(broker, lambda: 0.0)
         self.context = Context(
             broker=broker,
-            topics=Topics(broker, lambda: 0.0),
-            publisher=Publisher(broker),
+            topics=topics,
+            writer=Writer(topics, Publisher(broker)),
             reader=Reader(broker),
             metrics=Metrics(),
             queueing=Queueing(broker),

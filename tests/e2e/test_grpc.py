@@ -1,0 +1,292 @@
+"""Proves on three nodes that a client generated from the .proto alone can run every call, that
+errors have their details, and that the death of a leader loses and doubles nothing."""
+
+import queue
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2, status_pb2
+
+from penstock.testing import ProcessCluster
+from tests.e2e.grpc_client import Client, Generated, methods
+from tests.waiting import wait_until
+
+# One after the other: two clusters at once on two cores would measure each other.
+pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(180)]
+
+WAIT_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
+    with ProcessCluster(tmp_path_factory.mktemp("grpc-cluster"), nodes=3) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Generated:
+    return Generated(tmp_path_factory.mktemp("generated"))
+
+
+@pytest.fixture
+def client(cluster: ProcessCluster, generated: Generated) -> Iterator[Client]:
+    with Client(generated, cluster.nodes[1].grpc) as client:
+        yield client
+
+
+class Talk:
+    """A call whose both sides are streams."""
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self._requests: queue.Queue[Any] = queue.Queue()
+        self.replies = method(iter(self._requests.get, None), timeout=WAIT_S)
+
+    def say(self, request: Any) -> None:
+        self._requests.put(request)
+
+    def end(self) -> None:
+        self._requests.put(None)
+
+    def hear(self, kind: str) -> Any:
+        """The next reply, which must be of this kind."""
+        reply = next(self.replies)
+        (one_of,) = reply.DESCRIPTOR.oneofs
+        assert reply.WhichOneof(one_of.name) == kind, reply
+        return getattr(reply, kind)
+
+
+def error_info(error: grpc.RpcError) -> error_details_pb2.ErrorInfo:
+    details = dict(error.trailing_metadata())["grpc-status-details-bin"]
+    status = status_pb2.Status.FromString(details)
+    assert status.message == error.details()
+    assert status.code == error.code().value[0]
+    info = error_details_pb2.ErrorInfo()
+    assert status.details[0].Unpack(info)
+    return info
+
+
+# Every call
+
+
+def administer(client: Client) -> None:
+    pb, administration = client.messages, client.administration
+    made = administration.CreateTopic(
+        pb.CreateTopicRequest(
+            name="all", partitions=1, replication_factor=3, settings={"retention.ms": "1000000"}
+        )
+    )
+    assert (made.name, made.partitions, made.replication_factor) == ("all", 1, 3)
+    assert administration.GrowTopic(pb.GrowTopicRequest(name="all", partitions=2)).partitions == 2
+    described = administration.DescribeTopic(pb.DescribeTopicRequest(name="all"))
+    assert described.settings == {"retention.ms": "1000000"}
+    assert [sorted(each.replicas) for each in described.partitions] == [[1, 2, 3]] * 2
+    change = pb.ChangeSettingsRequest(
+        kind="topic",
+        name="all",
+        changes=[
+            pb.SettingChange(name="max.message.bytes", value="123456"),
+            pb.SettingChange(name="retention.ms"),
+        ],
+    )
+    administration.ChangeSettings(change)
+    found = administration.DescribeSettings(pb.DescribeSettingsRequest(kind="topic", name="all"))
+    settings = {each.name: each for each in found.settings}
+    assert settings["max.message.bytes"].value == "123456"
+    assert settings["max.message.bytes"].source == "topic"
+    assert settings["retention.ms"].source != "topic"
+    topics = administration.ListTopics(pb.ListTopicsRequest()).topics
+    assert "all" in [each.name for each in topics]
+    nodes = administration.DescribeCluster(pb.DescribeClusterRequest()).nodes
+    assert [each.node for each in nodes if each.is_alive] == [1, 2, 3]
+    assert sum(each.is_controller for each in nodes) == 1
+    node = administration.DescribeNode(pb.DescribeNodeRequest())
+    assert (node.node, node.unready) == (1, "")
+    assert node.gauges
+
+
+def stream(client: Client) -> None:
+    pb, streams = client.messages, client.streams
+    record = pb.NewRecord(
+        key=b"k",
+        value=b"v",
+        partition=1,
+        timestamp_ms=5,
+        headers=[pb.Header(name="a", value=b"b"), pb.Header(name="null")],
+    )
+    records = [record, pb.NewRecord(value=b"w", partition=0), pb.NewRecord(key=b"", partition=1)]
+    written = streams.Publish(pb.PublishRequest(topic="all", records=records))
+    assert (list(written.partitions), list(written.offsets)) == ([1, 0, 1], [0, 0, 1])
+    fetched = streams.Fetch(pb.FetchRequest(topic="all", partition=1))
+    first, second = fetched.records
+    assert (first.key, first.value, first.timestamp_ms) == (b"k", b"v", 5)
+    assert [(each.name, each.HasField("value")) for each in first.headers] == [
+        ("a", True),
+        ("null", False),
+    ]
+    assert second.HasField("key")
+    assert not second.HasField("value")
+    assert (fetched.next_offset, fetched.high_watermark, fetched.log_start_offset) == (2, 2, 0)
+    for start, offset in (
+        (pb.Start(edge=pb.EDGE_LATEST), 2),
+        (pb.Start(edge=pb.EDGE_EARLIEST), 0),
+        (pb.Start(timestamp_ms=6), 1),
+    ):
+        sought = streams.Seek(pb.SeekRequest(topic="all", partition=1, start=start))
+        assert sought.offset == offset
+
+    talk = Talk(streams.PublishStream)
+    keyed = pb.PublishRequest(
+        records=[pb.NewRecord(value=b"once", partition=1)], idempotency_key="one"
+    )
+    talk.say(pb.PublishRequest(topic="all", records=[pb.NewRecord(value=b"x", partition=1)] * 3))
+    talk.say(pb.PublishRequest(records=[pb.NewRecord(value=b"x", partition=7)]))
+    talk.say(keyed)
+    talk.say(keyed)
+    assert list(talk.hear("written").offsets) == [2, 3, 4]
+    problem = talk.hear("problem")
+    assert (problem.code, problem.reason) == (3, "INVALID_REQUEST")
+    assert list(talk.hear("written").offsets) == [5]
+    assert list(talk.hear("written").offsets) == [5]
+    talk.end()
+    assert list(talk.replies) == []
+
+
+def subscribe(client: Client) -> None:
+    pb, streams, groups = client.messages, client.streams, client.groups
+    start = pb.StartSubscription(
+        topic="all", partitions=[1], group="readers", start=pb.Start(offset=1), credit=2
+    )
+    talk = Talk(streams.Subscribe)
+    talk.say(pb.SubscribeRequest(start=start))
+    assert [(each.partition, each.offset) for each in talk.hear("started").positions] == [(1, 1)]
+    pushed = talk.hear("records")
+    assert ([each.offset for each in pushed.records], pushed.next_offset) == ([1, 2], 3)
+    position = pb.Position(partition=1, offset=pushed.next_offset)
+    talk.say(pb.SubscribeRequest(commit=pb.Positions(positions=[position])))
+    # There is no credit, so nothing but the commit's answer can come.
+    assert talk.hear("committed").positions[0] == position
+    talk.say(pb.SubscribeRequest(credit=100))
+    assert [each.offset for each in talk.hear("records").records] == [3, 4, 5]
+    streams.Publish(
+        pb.PublishRequest(topic="all", records=[pb.NewRecord(value=b"new", partition=1)])
+    )
+    assert [each.value for each in talk.hear("records").records] == [b"new"]
+    talk.end()
+    assert list(talk.replies) == []
+
+    again = Talk(streams.Subscribe)
+    again.say(pb.SubscribeRequest(start=start))
+    assert again.hear("started").positions[0] == position
+    again.replies.cancel()
+
+    read = groups.ReadGroupOffsets(pb.ReadGroupOffsetsRequest(group_id="readers"))
+    assert [(each.topic, each.partition, each.offset) for each in read.offsets] == [("all", 1, 3)]
+    groups.CommitGroupOffsets(
+        pb.CommitGroupOffsetsRequest(
+            group_id="readers", offsets=[pb.GroupOffset(topic="all", partition=0, offset=1)]
+        )
+    )
+    read = groups.ReadGroupOffsets(pb.ReadGroupOffsetsRequest(group_id="readers"))
+    assert sorted((each.partition, each.offset) for each in read.offsets) == [(0, 1), (1, 3)]
+    listed = groups.ListGroups(pb.ListGroupsRequest())
+    assert "readers" in [each.group_id for each in listed.groups]
+    described = groups.DescribeGroup(pb.DescribeGroupRequest(group_id="readers"))
+    assert described.summary.group_id == "readers"
+    groups.DeleteGroup(pb.DeleteGroupRequest(group_id="readers"))
+
+
+def queue_up(client: Client) -> None:
+    pb, queues = client.messages, client.queues
+    of = {"topic": "jobs", "group": "workers"}
+    client.administration.CreateTopic(
+        pb.CreateTopicRequest(name="jobs", partitions=1, replication_factor=3)
+    )
+    dead = {"errors.deadletterqueue.topic.name": "dlq.jobs"}
+    client.administration.CreateTopic(
+        pb.CreateTopicRequest(
+            name="dlq.jobs", settings={"errors.deadletterqueue.group.enable": "true"}
+        )
+    )
+    changes = [pb.SettingChange(name=name, value=value) for name, value in dead.items()]
+    client.administration.ChangeSettings(
+        pb.ChangeSettingsRequest(kind="group", name="workers", changes=changes)
+    )
+    values = [b"%d" % number for number in range(8)]
+    records = [pb.NewRecord(value=value) for value in values]
+    client.streams.Publish(pb.PublishRequest(topic="jobs", records=records))
+
+    polled = queues.Poll(pb.PollRequest(**of, records_max=4, wait_ms=10_000, lease_ms=60_000))
+    assert polled.lease_ms == 60_000
+    assert [(each.record.value, each.attempt) for each in polled.messages] == [
+        (value, 1) for value in values[:4]
+    ]
+    tokens = [each.token for each in polled.messages]
+    for method, request in (
+        (queues.Ack, pb.AckRequest(**of, tokens=tokens[:1])),
+        (queues.Nack, pb.NackRequest(**of, tokens=tokens[1:2], delay_ms=0)),
+        (queues.Extend, pb.ExtendRequest(**of, tokens=tokens[2:3], lease_ms=120_000)),
+        (queues.Reject, pb.RejectRequest(**of, tokens=tokens[3:4])),
+    ):
+        (outcome,) = method(request).outcomes
+        assert (outcome.outcome, outcome.token) == ("ok", request.tokens[0])
+    outcomes = queues.Ack(pb.AckRequest(**of, tokens=[tokens[0], "nonsense"])).outcomes
+    assert [each.outcome for each in outcomes] == ["done", "malformed"]
+    assert outcomes[1].detail.endswith(".")
+
+    peeked = queues.Peek(pb.PeekRequest(**of, records_max=2)).messages
+    assert [(each.record.value, each.attempt, each.token) for each in peeked] == [
+        (b"1", 1, ""),
+        (b"4", 0, ""),
+    ]
+    wait_until(
+        "the rejected one is a dead letter",
+        lambda: sum(each.dead for each in queues.Stats(pb.StatsRequest(**of)).partitions) == 1,
+    )
+    state = queues.Stats(pb.StatsRequest(**of))
+    assert sum(each.leased for each in state.partitions) == 1
+    redriven = queues.Redrive(pb.RedriveRequest(**of))
+    assert redriven.reopened + redriven.copied == 1
+    assert redriven.is_finished
+    queues.Pause(pb.PauseRequest(**of))
+    assert queues.Stats(pb.StatsRequest(**of)).is_paused
+    assert not queues.Poll(pb.PollRequest(**of, records_max=4)).messages
+    queues.Resume(pb.ResumeRequest(**of))
+
+    talk = Talk(queues.Subscribe)
+    talk.say(
+        pb.QueueSubscribeRequest(start=pb.StartQueueSubscription(**of, lease_ms=60_000, credit=4))
+    )
+    got: list[Any] = []
+    while len(got) < 4:
+        got += talk.hear("messages").messages
+    tokens = [each.token for each in got]
+    talk.say(pb.QueueSubscribeRequest(ack=pb.Tokens(tokens=tokens[:1])))
+    assert [each.outcome for each in talk.hear("settled").outcomes] == ["ok"]
+    talk.say(pb.QueueSubscribeRequest(nack=pb.NackTokens(tokens=tokens[1:2], delay_ms=60_000)))
+    assert [each.outcome for each in talk.hear("settled").outcomes] == ["ok"]
+    talk.say(pb.QueueSubscribeRequest(extend=pb.ExtendTokens(tokens=tokens[2:3])))
+    assert [each.outcome for each in talk.hear("settled").outcomes] == ["ok"]
+    talk.say(pb.QueueSubscribeRequest(reject=pb.Tokens(tokens=["nonsense"])))
+    assert [each.outcome for each in talk.hear("settled").outcomes] == ["malformed"]
+    talk.replies.cancel()
+    # What was pushed and not settled is given back, long before its lease ends.
+    wait_until(
+        "the others are there again",
+        lambda: sum(each.leased for each in queues.Stats(pb.StatsRequest(**of)).partitions) == 1,
+    )
+    purged = queues.Purge(pb.PurgeRequest(**of)).count
+    assert purged >= 4
+    assert not queues.Poll(pb.PollRequest(**of, records_max=4)).messages
+
+
+def test_a_client_generated_from_the_proto_runs_every_call(
+    client: Client, generated: Generated
+) -> None:
+    administer(client)
+    stream(client)
+    subscribe(client)
+    queue_up(client)
+    client.administration.DeleteTopic(client.messages.DeleteTopicRequest(name="all"))
+    assert methods(generated) == client.called
