@@ -35,8 +35,7 @@ def test_a_broker_of_its_own(penstock_broker):
     penstock_broker.create_topic("orders")
     with Producer(penstock_broker.bootstrap) as producer:
         producer.send("orders", value=b"two apples")
-    with Consumer(penstock_broker.bootstrap, group="kitchen") as consumer:
-        consumer.subscribe(["orders"])
+    with Consumer("orders", group="kitchen", bootstrap=penstock_broker.bootstrap) as consumer:
         assert next(iter(consumer)).value == b"two apples"
 """
 
