@@ -16,6 +16,7 @@ from benchmarks import (
     first_write,
     groups,
     http_door,
+    install,
     latency_over_partitions,
     many_partitions,
     pipeline_iot,
@@ -45,6 +46,7 @@ Workload = Callable[[Mode, Path], Iterable[Found]]
 SparkWorkload = Callable[[Mode, Path, SparkRig], Iterator[Figure | Note]]
 
 WORKLOADS: dict[str, Workload] = {
+    "install": install.run,
     "start": start_up.run,
     "partitions": many_partitions.run,
     "requests": small_requests.run,
