@@ -10,6 +10,7 @@ from penstock.frontdoor.http.context import Context
 from penstock.frontdoor.http.metrics import Metrics
 from penstock.frontdoor.http.server import HttpServer
 from penstock.frontdoor.remote.broker import Broker
+from penstock.frontdoor.remote.locks import Locks
 from penstock.frontdoor.remote.publishing import Publisher
 from penstock.frontdoor.remote.queueing import Queueing
 from penstock.frontdoor.remote.reading import Reader
@@ -17,11 +18,13 @@ from penstock.frontdoor.remote.topics import Topics
 
 
 def make_context(broker: Broker, publisher: Publisher, reader: Reader) -> Context:
+    now_s = asyncio.get_running_loop().time
     return Context(
         broker=broker,
-        topics=Topics(broker, asyncio.get_running_loop().time),
+        topics=Topics(broker, now_s),
         publisher=publisher,
         reader=reader,
+        locks=Locks(broker, now_s),
         metrics=Metrics(),
         queueing=Queueing(broker),
         now_ms=lambda: time.time_ns() // 1_000_000,
