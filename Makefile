@@ -85,7 +85,7 @@ proto: $(STAMP) ## Compile the gRPC interface, after a change of penstock_v1.pro
 bench: java ## Measure the named workloads; BENCH=quick for a smoke run.
 	$(BIN)/python -m benchmarks --mode $(BENCH)
 
-sim: $(STAMP) ## Simulate core, replicas, nodes and queues: SEEDS seeds (1000) from SEED (1) each.
+sim: $(STAMP) ## Simulate core, replicas, nodes, queues and locks: SEEDS seeds (1000) from SEED (1) each.
 	$(BIN)/python -m tests.sim --seeds $(SEEDS) --seed $(SEED)
 
 # A run of replicas or whole nodes takes about ten times as long as one of the core alone.
@@ -94,6 +94,7 @@ soak: java ## Simulate SOAK_SEEDS seeds (10000, half of it for nodes) and run th
 	$(BIN)/python -m tests.sim --layer replicas --seeds $$(($(SOAK_SEEDS) / 2))
 	$(BIN)/python -m tests.sim --layer nodes --seeds $$(($(SOAK_SEEDS) / 2))
 	$(BIN)/python -m tests.sim --layer queues --seeds $$(($(SOAK_SEEDS) / 4))
+	$(BIN)/python -m tests.sim --layer locks --seeds $$(($(SOAK_SEEDS) / 4))
 	$(BIN)/python -m tests.sim --layer power-cut --seeds $$(($(SOAK_SEEDS) / 10))
 	$(BIN)/python -m tests.sim --layer flipped-tail --seeds $$(($(SOAK_SEEDS) / 10))
 	$(BIN)/python -m tests.sim --layer two-flipped-tails --seeds $$(($(SOAK_SEEDS) / 10))

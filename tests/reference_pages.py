@@ -24,8 +24,8 @@ from tests.documents import ROOT
 from tests.sim.core import mutations as core_mutations
 from tests.sim.core.test_mutations import DIRECTED as CORE_DIRECTED
 from tests.sim.mutation import Mutation
+from tests.sim.nodes import lock_mutations, queue_mutations
 from tests.sim.nodes import mutations as node_mutations
-from tests.sim.nodes import queue_mutations
 from tests.sim.nodes.test_mutations import DIRECTED as NODES_DIRECTED
 from tests.sim.nodes.test_queues import DIRECTED as QUEUES_DIRECTED
 from tests.sim.replicas import mutations as replica_mutations
@@ -236,6 +236,7 @@ def mutations() -> str:
         ),
         _mutations_of("Whole nodes", "nodes", node_mutations.ALL, NODES_DIRECTED),
         _mutations_of("Queues on whole nodes", "nodes", queue_mutations.ALL, QUEUES_DIRECTED),
+        _mutations_of("Locks on whole nodes", "nodes", lock_mutations.ALL),
     ]
     return MUTATIONS_HEAD + "".join(sections)
 

@@ -8,6 +8,7 @@ from penstock.broker.fetch import Fetch
 from penstock.broker.forwarding import Forwarding
 from penstock.broker.groups import Groups
 from penstock.broker.leaderships import Leaderships
+from penstock.broker.locks import Locks
 from penstock.broker.log_directories import LogDirectories
 from penstock.broker.membership import Membership
 from penstock.broker.offsets import Offsets
@@ -43,6 +44,7 @@ class Services:
     log_directories: LogDirectories
     groups: Groups
     queues: Queues
+    locks: Locks
     pressure: Pressure
     clock: Clock
     limits: Limits

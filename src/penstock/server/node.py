@@ -18,6 +18,7 @@ from penstock.broker.forwarding import Forwarding
 from penstock.broker.groups import Groups
 from penstock.broker.handover import hand_over
 from penstock.broker.leaderships import Leaderships
+from penstock.broker.locks import Locks
 from penstock.broker.log_directories import LogDirectories
 from penstock.broker.membership import Membership
 from penstock.broker.offsets import Offsets
@@ -436,6 +437,8 @@ class Node:
             queues=queues,
             new_uuid=self._parts.new_uuid,
         )
+        locks = Locks(cluster=cluster, peers=exchange, clock=clock)
+        self._on_stop(locks.close)
         await topics.open_all()
         self._on_stop(topics.close)
         await groups.load()
@@ -481,6 +484,7 @@ class Node:
             ),
             groups=groups,
             queues=queues,
+            locks=locks,
             pressure=partitions.pressure,
             clock=clock,
             limits=limits,

@@ -12,6 +12,7 @@ from typing import Final
 from penstock.frontdoor.http import (
     administration,
     events,
+    locks,
     openapi,
     operations,
     publish,
@@ -42,6 +43,7 @@ API_ROUTES: Final = (
     *queues.ROUTES,
     *queue_events.ROUTES,
     *administration.ROUTES,
+    *locks.ROUTES,
     *operations.ROUTES,
 )
 # Confluent describes the registry's API; this door's own description leaves it out.

@@ -26,6 +26,7 @@ class HttpDoor:
             writer=parts.writer,
             reader=parts.reader,
             queueing=parts.queueing,
+            locks=parts.locks,
             metrics=Metrics(),
             now_ms=lambda: time.time_ns() // 1_000_000,
         )
