@@ -72,8 +72,9 @@ format: $(STAMP) ## Rewrite the sources in the project's format.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(STAMP) ## Write the reference pages that follow from the code.
+docs: $(STAMP) ## Write the reference pages that follow from the code, and the dashboards.
 	$(BIN)/python -m tests.reference_pages
+	$(BIN)/python -m tests.dashboards
 
 bench: java ## Measure the named workloads; BENCH=quick for a smoke run.
 	$(BIN)/python -m benchmarks --mode $(BENCH)

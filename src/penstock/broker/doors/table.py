@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from penstock.broker.doors import administration, copies, queue_leaders, queues, streams
+from penstock.broker.doors import administration, copies, monitoring, queue_leaders, queues, streams
 from penstock.broker.doors.desk import Desk, Method
 from penstock.broker.services import Services
 from penstock.broker.share_coordinators import Peers
@@ -14,6 +14,7 @@ METHODS: tuple[Method[Any], ...] = (
     *copies.METHODS,
     *queues.METHODS,
     *queue_leaders.METHODS,
+    *monitoring.METHODS,
 )
 
 

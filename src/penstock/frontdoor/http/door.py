@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from penstock.frontdoor.http.app import App
 from penstock.frontdoor.http.context import Context
-from penstock.frontdoor.http.metrics import Metrics
+from penstock.frontdoor.http.metrics import HTTP, Metrics
 from penstock.frontdoor.http.server import HttpServer
 from penstock.frontdoor.remote.broker import Broker
 from penstock.frontdoor.remote.publishing import Publisher
@@ -31,4 +31,6 @@ def make_context(broker: Broker, publisher: Publisher, reader: Reader) -> Contex
 def make_server(
     context: Context, sockets: Sequence[socket.socket], hosts: Collection[str], drain_s: float
 ) -> HttpServer:
-    return HttpServer(App(context, hosts), sockets, drain_s)
+    server = HttpServer(App(context, hosts), sockets, drain_s)
+    context.metrics.connections[HTTP] = lambda: len(server.server_state.connections)
+    return server

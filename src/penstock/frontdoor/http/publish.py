@@ -60,7 +60,7 @@ async def publish(context: Context, request: Request) -> Answer:
         context.topics.forget(name)
         topic = await context.topics.find(name, may_create=True)
         outcomes = await _write(context, topic, wanted, key)
-    return _answer(context, outcomes)
+    return _answer(outcomes)
 
 
 def _idempotency_key(request: Request) -> str | None:
@@ -259,9 +259,8 @@ def _results(partition: int, count: int, found: list[int] | Refused) -> list[Wri
     return [Written(partition, offset) for offset in found]
 
 
-def _answer(context: Context, outcomes: Sequence[Written | Refused]) -> Answer:
+def _answer(outcomes: Sequence[Written | Refused]) -> Answer:
     refusals = [each for each in outcomes if isinstance(each, Refused)]
-    context.metrics.written.inc(len(outcomes) - len(refusals))
     if not refusals:
         return json_answer(WrittenRecords(outcomes))  # type: ignore[arg-type]
     if len(refusals) == len(outcomes):
