@@ -72,8 +72,9 @@ format: $(STAMP) ## Rewrite the sources in the project's format.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(STAMP) ## Write the reference pages that follow from the code.
+docs: $(STAMP) ## Write the reference pages that follow from the code, and the dashboards.
 	$(BIN)/python -m tests.reference_pages
+	$(BIN)/python -m tests.dashboards
 
 # The description that messages.py is built from, and their types.
 GRPC := src/penstock/frontdoor/grpc

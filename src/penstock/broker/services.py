@@ -21,6 +21,7 @@ from penstock.broker.reassignments import Reassignments
 from penstock.broker.topics import Topics
 from penstock.model.clock import Clock
 from penstock.model.limits import Limits
+from penstock.observe.node_counters import NodeCounters
 from penstock.replication.pressure import Pressure
 
 
@@ -46,5 +47,7 @@ class Services:
     queues: Queues
     locks: Locks
     pressure: Pressure
+    # None where the node counts nothing.
+    counters: NodeCounters | None
     clock: Clock
     limits: Limits
