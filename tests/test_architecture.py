@@ -34,7 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     "groups": {"replication", "records", "model"},
     "queues": {"replication", "records", "model"},
     "broker": {"cluster", "groups", "queues", "replication", "records", "model"},
-    "frontdoor": {"broker", "protocol", "net", "records", "model"},
+    "frontdoor": {"broker", "protocol", "net", "columns", "records", "model"},
     "config": {"model"},
     "client": {"columns", "protocol", "records", "model"},
     "spark": {"client", "columns", "records", "model"},
