@@ -3,9 +3,11 @@
 import base64
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.schema_registry import (
@@ -26,6 +28,9 @@ from confluent_kafka.serialization import (
 )
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
 
+from penstock.client.registered_values import avro_format, protobuf_format
+from penstock.columns.values.refusals import DecodeRefused
+from tests.e2e.commands import Shell
 from tests.e2e.conftest import MakeBroker, MakeTopic
 from tests.e2e.processes import Broker
 from tests.waiting import wait_until
@@ -268,3 +273,101 @@ def test_all_is_there_after_a_restart(make_broker: MakeBroker) -> None:
     broker.start()
     assert httpx.get(f"{url(broker)}/schemas", timeout=WAIT_S).json() == shown
     assert len(shown) == 3
+
+
+def test_values_of_many_versions_are_read_as_one(
+    broker: Broker, registry: SchemaRegistryClient, make_topic: MakeTopic
+) -> None:
+    """By the decoder that Spark's `decode` and `penstock sql` use, and by `penstock sql` itself."""
+    topic = make_topic()
+    context = SerializationContext(topic, MessageField.VALUE)
+    old = AvroSerializer(registry, json.dumps(ORDER))
+    new = AvroSerializer(registry, json.dumps(WITH_COUNT))
+    values = [
+        old({"id": 1, "item": "pen"}, context),
+        new({"id": 2, "item": "ink", "count": 7}, context),
+        None,
+        b"\0\0\1\xff\xff" + b"unknown id",
+        old({"id": 3, "item": "cap"}, context) + b"!",
+        b"\1none",
+    ]
+    wanted = avro_format(url(broker), f"{topic}-value", None)
+    found = wanted.open().decode(pa.array(values, pa.binary()))
+    assert found.values.to_pylist() == [
+        {"id": 1, "item": "pen", "count": 1},
+        {"id": 2, "item": "ink", "count": 7},
+        *[None] * 4,
+    ]
+    assert found.errors.to_pylist() == [
+        None,
+        None,
+        None,
+        "The registry has no schema with the id 131071.",
+        "After the Avro value 1 bytes are left.",
+        "The header of the Avro value does not start with a zero byte.",
+    ]
+    older = avro_format(url(broker), None, json.dumps(ORDER)).open()
+    assert older.decode(pa.array(values[:2])).values.to_pylist() == [
+        {"id": 1, "item": "pen"},
+        {"id": 2, "item": "ink"},
+    ]
+    with pytest.raises(DecodeRefused, match="not found"):
+        avro_format(url(broker), "nobody", None)
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for value in values[:2]:
+        producer.produce(topic, value)
+    producer.flush(WAIT_S)
+    shown = Shell(broker.bootstrap).run(
+        "sql",
+        f'SELECT value.id, value.count FROM "{topic}" ORDER BY 1',
+        "--values=avro",
+        f"--registry={url(broker)}",
+        "--json",
+    )
+    assert [json.loads(line) for line in shown.splitlines()] == [
+        {"id": 1, "count": 1},
+        {"id": 2, "count": 7},
+    ]
+
+
+def test_protobuf_values_are_read_by_the_registry(
+    broker: Broker, registry: SchemaRegistryClient, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    message_type = made_message("Measured")
+    writer = ProtobufSerializer(message_type, registry, {"use.deprecated.format": False})
+    value = writer(message_type(sensor="s1"), SerializationContext(topic, MessageField.VALUE))
+    wanted = protobuf_format(url(broker), f"{topic}-value", None)
+    (found,) = wanted.open().decode(pa.array([value])).values.to_pylist()
+    assert (found["sensor"], found["celsius"]) == ("s1", None)
+
+
+def test_the_command_line(broker: Broker, tmp_path: Path) -> None:
+    shell = Shell(broker.bootstrap)
+
+    def schema(*arguments: str, expect: int = 0) -> Any:
+        outcome = shell.attempt("schema", *arguments, f"--registry={url(broker)}")
+        assert outcome.returncode == expect, outcome
+        return outcome
+
+    (tmp_path / "order.avsc").write_text(json.dumps(ORDER))
+    (tmp_path / "count.avsc").write_text(json.dumps(WITH_COUNT))
+    (tmp_path / "price.avsc").write_text(json.dumps(WITHOUT_DEFAULT))
+    made = schema("register", "cli-value", str(tmp_path / "order.avsc")).stdout
+    assert "cli-value has the schema as version 1, with the id " in made
+    assert "(BACKWARD)" in schema("check", "cli-value", str(tmp_path / "count.avsc")).stdout
+    refused = schema("check", "cli-value", str(tmp_path / "price.avsc"), expect=1)
+    assert "READER_FIELD_MISSING_DEFAULT_VALUE" in refused.stdout
+    assert refused.stderr == "penstock: The schema does not fit cli-value (BACKWARD).\n"
+    refused = schema("register", "cli-value", str(tmp_path / "price.avsc"), expect=1)
+    assert "incompatible with an earlier schema" in refused.stderr
+    schema("register", "cli-value", str(tmp_path / "count.avsc"))
+    assert json.loads(schema("show", "cli-value", "--version=1").stdout) == ORDER
+    rows = json.loads(schema("list", "--all", "--json").stdout)
+    assert [row["version"] for row in rows if row["subject"] == "cli-value"] == [1, 2]
+    assert "cli-value" in schema("list").stdout
+    assert "version 1, 2" in schema("delete", "cli-value").stdout
+    assert "for good" in schema("delete", "cli-value", "--permanent").stdout
+    assert "not found" in schema("show", "cli-value", expect=1).stderr
+    (tmp_path / "noname").write_text("x")
+    assert "add --type" in schema("register", "x", str(tmp_path / "noname"), expect=2).stderr
