@@ -21,6 +21,7 @@ from benchmarks import (
     pipeline_iot,
     queues,
     recovery,
+    registry,
     replay,
     replication,
     small_requests,
@@ -61,6 +62,7 @@ WORKLOADS: dict[str, Workload] = {
     "groups": groups.run,
     "queues": queues.run,
     "http": http_door.run,
+    "registry": registry.run,
 }
 
 SPARK_WORKLOADS: dict[str, SparkWorkload] = {

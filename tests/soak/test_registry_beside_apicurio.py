@@ -44,7 +44,6 @@ DIFFERENCES = {
     "hard first": "Confluent's status is 404",
     "soft again": "Confluent's status is 404",
     "subject hard first": "Confluent's status is 404",
-    "subject soft again": "Confluent's status is 404",
     "soft version deleted": "a deleted version says that it is",
     "check missing": "Confluent: 40401 for a subject that is not there",
     "check all missing": "Confluent: what is first is compatible with all",

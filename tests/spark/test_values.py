@@ -267,10 +267,10 @@ def test_avro_of_many_versions_is_read_by_the_registry(
     topic, address = make_topic(), f"http://{broker.http}"
     registry = SchemaRegistryClient({"url": address})
     context = SerializationContext(topic, MessageField.VALUE)
-    newer = json.loads(AVRO)
-    newer["fields"].append({"name": "count", "type": "int", "default": 1})
+    count = {"name": "count", "type": "int", "default": 1}
+    newer = AVRO | {"fields": [*AVRO["fields"], count]}
     values = [
-        AvroSerializer(registry, AVRO)({"id": 1, "name": "a", "tags": []}, context),
+        AvroSerializer(registry, json.dumps(AVRO))({"id": 1, "name": "a", "tags": []}, context),
         AvroSerializer(registry, json.dumps(newer))(
             {"id": 2, "name": "b", "tags": ["t"], "count": 5}, context
         ),
