@@ -22,6 +22,7 @@ from benchmarks import (
     pipeline_iot,
     queues,
     recovery,
+    registry,
     replay,
     replication,
     small_requests,
@@ -63,6 +64,7 @@ WORKLOADS: dict[str, Workload] = {
     "groups": groups.run,
     "queues": queues.run,
     "http": http_door.run,
+    "registry": registry.run,
 }
 
 SPARK_WORKLOADS: dict[str, SparkWorkload] = {

@@ -32,6 +32,7 @@ HOW_TO = [
     "choose-durability",
     "use-queues",
     "use-http",
+    "use-schemas",
     "ask-with-sql",
 ]
 
