@@ -31,6 +31,7 @@ HOW_TO = [
     "run-a-node",
     "choose-durability",
     "use-queues",
+    "use-queues-with-curl",
     "use-http",
     "use-schemas",
     "ask-with-sql",
