@@ -1,5 +1,5 @@
-"""Proves on three nodes that a client generated from the .proto alone can run every call, that errors
-have their details, and that a leader's death loses and doubles nothing."""
+"""Proves on three nodes that a client generated from the .proto alone can run every call, and that
+errors have their details; and that a leader's death loses and doubles nothing."""
 
 import queue
 from collections.abc import Callable, Iterator

@@ -9,7 +9,16 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import aclosing
 from typing import Final
 
-from penstock.frontdoor.http import administration, events, openapi, operations, publish, read
+from penstock.frontdoor.http import (
+    administration,
+    events,
+    openapi,
+    operations,
+    publish,
+    queue_events,
+    queues,
+    read,
+)
 from penstock.frontdoor.http.context import Context
 from penstock.frontdoor.http.guards import Guards
 from penstock.frontdoor.http.problems import Problem
@@ -29,6 +38,8 @@ API_ROUTES: Final = (
     *publish.ROUTES,
     *read.ROUTES,
     *events.ROUTES,
+    *queues.ROUTES,
+    *queue_events.ROUTES,
     *administration.ROUTES,
     *operations.ROUTES,
 )

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from penstock.broker.doors.calls import Call
@@ -11,6 +11,7 @@ from penstock.frontdoor.http.metrics import Metrics
 from penstock.frontdoor.http.problems import Problem
 from penstock.frontdoor.http.requests import Gone, Request
 from penstock.frontdoor.remote.broker import Broker
+from penstock.frontdoor.remote.queueing import Queueing
 from penstock.frontdoor.remote.reading import Reader
 from penstock.frontdoor.remote.topics import Topics
 from penstock.frontdoor.remote.writing import Writer
@@ -26,6 +27,10 @@ class Context:
     reader: Reader
     metrics: Metrics
     now_ms: Callable[[], int]
+    queueing: Queueing
+    # Who follows a queue and has the message of a token: told what became of it, or how long the
+    # lease is that began again.
+    followed: dict[str, Callable[[str, int | None], None]] = field(default_factory=dict)
     bodies_bytes: int = 0
     streams: int = 0
     _stopping: "asyncio.Future[None] | None" = None
@@ -63,18 +68,26 @@ class Context:
             self.stopping.set_result(None)
 
 
-async def unless_gone(context: Context, request: Request, work: Coroutine[Any, Any, T]) -> T:
+async def unless_gone(
+    context: Context,
+    request: Request,
+    work: Coroutine[Any, Any, T],
+    drop: Callable[[T], None] = lambda _: None,
+) -> T:
     """The outcome of work that may take long. Raises Gone if the client goes away meanwhile, and a
-    Problem if this process is to end. To be used after the body was read."""
+    Problem if this process is to end. To be used after the body was read. `drop` gets an outcome
+    that nobody gets."""
     task = asyncio.ensure_future(work)
     watching = asyncio.ensure_future(request.gone())
     either: list[asyncio.Future[Any]] = [task, watching, context.stopping]
     try:
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if watching.done():
+            if task.done() and not task.exception():
+                drop(task.result())
+            raise Gone
         if task.done():
             return task.result()
-        if watching.done():
-            raise Gone
         raise Problem(503, "This node is stopping.", reason="stopping")
     finally:
         watching.cancel()

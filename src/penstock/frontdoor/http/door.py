@@ -25,6 +25,7 @@ class HttpDoor:
             topics=parts.topics,
             writer=parts.writer,
             reader=parts.reader,
+            queueing=parts.queueing,
             metrics=Metrics(),
             now_ms=lambda: time.time_ns() // 1_000_000,
         )

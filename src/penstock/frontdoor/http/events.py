@@ -30,7 +30,7 @@ LAST_ID_HEADER: Final = "last-event-id"
 # Read at a time: what a reader that stops in the middle costs.
 CHUNK_RECORDS_MAX: Final = 500
 CHUNK_BYTES_MAX: Final = 256 * KIB
-_BEAT: Final = b": beat\n\n"
+BEAT: Final = b": beat\n\n"
 _WORDS: Final = {"latest": LATEST, "earliest": EARLIEST}
 _ENCODER: Final = msgspec.json.Encoder()
 
@@ -100,7 +100,7 @@ async def _stream(
         while not gone.done() and not context.stopping.done():
             chunks = await following.next([gone, context.stopping], STREAM_BEAT_S)
             if not chunks and not context.stopping.done():
-                yield _BEAT
+                yield BEAT
             for partition, chunk in chunks:
                 if chunk.records:
                     context.metrics.read.inc(len(chunk.records))
@@ -108,7 +108,7 @@ async def _stream(
                 positions[partition] = chunk.next_offset
                 following.read(partition, chunk.next_offset)
     except Refused as refused:
-        yield _error(refused)
+        yield error_event(refused)
     finally:
         gone.cancel()
         following.close()
@@ -129,7 +129,7 @@ def _id(positions: Positions) -> bytes:
     return ",".join(f"{each}:{offset}" for each, offset in positions.items()).encode()
 
 
-def _error(refused: Refused) -> bytes:
+def error_event(refused: Refused) -> bytes:
     """Why the stream ends; the reader may come back with the id of its last event."""
     data = _ENCODER.encode(Problem.of(refused).document)
     return b"event: error\ndata: " + data + b"\n\n"

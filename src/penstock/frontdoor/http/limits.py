@@ -18,6 +18,10 @@ IDEMPOTENCY_KEY_LENGTH_MAX: Final = 255
 RECORDS_PER_ANSWER_MAX: Final = 10_000
 RECORDS_PER_ANSWER: Final = 100
 WAIT_S_MAX: Final = 30.0
+# Of a queue: in one answer, and out to one stream at a time, by default and at most.
+QUEUE_MESSAGES_MAX: Final = 1_000
+STREAM_MESSAGES: Final = 10
+STREAM_MESSAGES_MAX: Final = 100
 
 # Of the process. Bodies count from when they begin to arrive until their request is answered.
 BODIES_BYTES_MAX: Final = 128 * MIB

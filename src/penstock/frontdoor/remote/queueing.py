@@ -176,6 +176,28 @@ class Queueing:
         """The messages never reached the one who polled: the attempt does not count."""
         return await self._settle("undo", topic, group, tokens)
 
+    def give_back(
+        self,
+        topic: str,
+        group: str,
+        *,
+        delivered: Sequence[str] = (),
+        undelivered: Sequence[str] = (),
+    ) -> None:
+        """Nobody waits for it: the one who had the messages, or should have got them, is gone. If
+        it can't be done, their leases run out."""
+        if delivered or undelivered:
+            self._spawn(self._give_back(topic, group, delivered, undelivered))
+
+    async def _give_back(
+        self, topic: str, group: str, delivered: Sequence[str], undelivered: Sequence[str]
+    ) -> None:
+        with suppress(Refused):
+            if undelivered:
+                await self.undo(topic, group, undelivered)
+            if delivered:
+                await self.nack(topic, group, delivered, delay_ms=0)
+
     async def _settle(
         self,
         verb: str,

@@ -11,6 +11,7 @@ from penstock.frontdoor.http.context import Context
 from penstock.frontdoor.http.metrics import Metrics
 from penstock.frontdoor.remote.broker import Broker
 from penstock.frontdoor.remote.publishing import Publisher
+from penstock.frontdoor.remote.queueing import Queueing
 from penstock.frontdoor.remote.reading import Reader
 from penstock.frontdoor.remote.topics import Topics
 from penstock.frontdoor.remote.writing import Writer
@@ -43,6 +44,7 @@ class Client:
             writer=Writer(topics, Publisher(broker)),
             reader=Reader(broker),
             metrics=Metrics(),
+            queueing=Queueing(broker),
             now_ms=lambda: START_MS,
         )
         self.app = App(self.context, hosts)
