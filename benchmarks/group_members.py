@@ -120,6 +120,8 @@ class Member:
         self.group, self.member_id = group, member_id
         self.epoch = 0
         self.owned: dict[UUID, list[int]] = {}
+        # What it said last that it owns.
+        self._said: dict[UUID, list[int]] | None = None
         self.beats = 0
         # How often it was told to begin again.
         self.fenced = 0
@@ -141,15 +143,21 @@ class Member:
 
     async def beat(self, epoch: int | None = None) -> bool:
         """Whether it has another assignment now."""
-        said = self.epoch if epoch is None else epoch
-        answer = await self.line.ask(self._request(said))
+        epoch = self.epoch if epoch is None else epoch
+        saying = self.owned
+        try:
+            answer = await self.line.ask(self._request(epoch))
+        except ConnectionError:
+            # As clients do after a lost answer: say it all again.
+            self._said = None
+            raise
         if answer.error_code in _BEGIN_AGAIN:
-            self.epoch, self.owned = 0, {}
+            self.epoch, self.owned, self._said = 0, {}, None
             self.fenced += 1
             return True
         if answer.error_code != ErrorCode.NONE:
             raise ConnectionError(ErrorCode(answer.error_code).name)
-        self.epoch = answer.member_epoch
+        self.epoch, self._said = answer.member_epoch, saying
         self.beats += 1
         if answer.assignment is None:
             return False
@@ -164,10 +172,12 @@ class Member:
                 group_id=self.group, member_id=self.member_id, member_epoch=epoch
             )
         is_joining = epoch == 0
-        owned = [
-            HeartbeatTopicPartitions(topic_id=topic_id, partitions=partitions)
-            for topic_id, partitions in self.owned.items()
-        ]
+        owned = None
+        if is_joining or self.owned != self._said:
+            owned = [
+                HeartbeatTopicPartitions(topic_id=topic_id, partitions=partitions)
+                for topic_id, partitions in self.owned.items()
+            ]
         return ConsumerGroupHeartbeatRequest(
             group_id=self.group,
             member_id=self.member_id,

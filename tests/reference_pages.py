@@ -19,6 +19,7 @@ from penstock.frontdoor.http.routes import Route
 from penstock.frontdoor.kafka.api import Api
 from penstock.frontdoor.kafka.api_table import APIS
 from penstock.model.errors import Reason
+from tests import client_reference
 from tests.documents import ROOT
 from tests.sim.core import mutations as core_mutations
 from tests.sim.core.test_mutations import DIRECTED as CORE_DIRECTED
@@ -269,6 +270,7 @@ PAGES = {
     "kafka-apis.md": kafka_apis,
     "kafka-settings.md": kafka_settings,
     "mutations.md": mutations,
+    "python-client.md": client_reference.page,
 }
 
 if __name__ == "__main__":

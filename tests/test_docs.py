@@ -18,7 +18,7 @@ from tests.reference_pages import PAGES
 
 DOCUMENTS = documents()
 BY_NAME = {document.name: document for document in DOCUMENTS}
-PATH = re.compile(r"^(?:src|tests|docs|benchmarks|examples|\.ci)(?:/[\w.*-]+)+/?$")
+PATH = re.compile(r"^(?:src|tests|docs|benchmarks|deploy|examples|\.ci|\.github)(?:/[\w.*-]+)+/?$")
 TEXT_SUFFIXES = {".md", ".py", ".yaml"}
 TOP_LEVEL_FILE = re.compile(r"^(?:Makefile|LICENSE|\.importlinter|\.gitignore|\w+\.(?:toml|md))$")
 # Files that belong to a reader of the documents, not to this repository.

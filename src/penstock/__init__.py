@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.client import Admin as Admin
+    from penstock.client import AsyncAdmin as AsyncAdmin
+    from penstock.client import AsyncConsumer as AsyncConsumer
+    from penstock.client import AsyncProducer as AsyncProducer
     from penstock.client import AsyncQueue as AsyncQueue
     from penstock.client import ClientError as ClientError
     from penstock.client import Consumer as Consumer
@@ -23,6 +26,9 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Admin": "penstock.client.admin",
+    "AsyncAdmin": "penstock.client.asynchronous",
+    "AsyncConsumer": "penstock.client.asynchronous",
+    "AsyncProducer": "penstock.client.asynchronous",
     "AsyncQueue": "penstock.client.queue",
     "ClientError": "penstock.client.errors",
     "Consumer": "penstock.client.consumer",
@@ -37,6 +43,9 @@ _HOMES = {
 
 __all__ = [
     "Admin",
+    "AsyncAdmin",
+    "AsyncConsumer",
+    "AsyncProducer",
     "AsyncQueue",
     "ClientError",
     "Consumer",

@@ -39,8 +39,7 @@ def topic(penstock_session_broker: Broker) -> str:
 def group(penstock_session_broker: Broker, topic: str) -> str:
     """A group that has read everything and left."""
     name = fresh("controllers")
-    with Consumer(penstock_session_broker.bootstrap, group=name) as consumer:
-        consumer.subscribe([topic])
+    with Consumer(topic, group=name, bootstrap=penstock_session_broker.bootstrap) as consumer:
         read = 0
         while read < 20:
             records = consumer.poll(10)

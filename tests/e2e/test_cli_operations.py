@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.testing import Broker
+from tests.e2e import processes
 from tests.e2e.commands import COMMAND_TIMEOUT_S, Shell, fresh
 from tests.e2e.conftest import MakeBroker
 
@@ -124,3 +125,21 @@ def test_the_doctor_knows_a_broker_when_it_meets_one(shell: Shell, tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
     shown = shell.attempt("doctor", "--kafka", "127.0.0.1:0", "--data-dir", str(tmp_path)).stdout
     assert shown.splitlines()[0].split()[:2] == ["ok", "Python"]
+
+
+def test_health_of_a_node_that_runs_and_of_one_that_does_not(
+    shell: Shell, broker: processes.Broker
+) -> None:
+    address = broker.http
+    assert shell.run("health", "--http", address) == "The node is ready.\n"
+    shell.environment["PENSTOCK_HTTP"] = f"0.0.0.0:{address.rpartition(':')[2]}"
+    assert shell.run("health", "--in-sync") == "The node is in sync.\n"
+    # Kafka's door is none that speaks HTTP.
+    for wrong in ("127.0.0.1:1", broker.bootstrap):
+        refused = shell.attempt("health", "--http", wrong, "--wait", "1")
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert refused.stderr.startswith(f"penstock: The node at {wrong} does not answer: ")
+    for wrong in ("nonsense", "127.0.0.1:0"):
+        assert shell.attempt("health", "--http", wrong).returncode == 2
+    shell.environment["PENSTOCK_HTTP"] = "off"
+    assert "HTTP door is off" in shell.attempt("health").stderr

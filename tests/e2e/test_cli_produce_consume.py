@@ -116,7 +116,9 @@ def test_what_was_written_is_reported_without_a_terminal_too(shell: Shell, topic
     }
 
 
-def test_a_key_goes_where_librdkafka_puts_it(shell: Shell, penstock_session_broker: Broker) -> None:
+def test_a_key_goes_where_our_other_producer_puts_it(
+    shell: Shell, penstock_session_broker: Broker
+) -> None:
     topics = [penstock_session_broker.create_topic(fresh("keys"), partitions=7) for _ in range(2)]
     keys = [f"key {number}" for number in range(40)]
     shell.run("produce", topics[0], "-k", ":", stdin="".join(f"{key}:\n" for key in keys))

@@ -1,9 +1,11 @@
 """The Python client: Producer, Consumer and Admin as a program uses them."""
 
+import re
 import subprocess
 import sys
 import time
 from itertools import islice
+from pathlib import Path
 
 import pytest
 
@@ -37,7 +39,7 @@ def partition(topic: str, number: int = 0) -> TopicPartition:
 
 
 def read(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
-    with Consumer(bootstrap) as consumer:
+    with Consumer(bootstrap=bootstrap) as consumer:
         consumer.assign({partition(topic): 0})
         return [record.value for record in islice(consumer, count)]
 
@@ -56,7 +58,7 @@ def test_a_producer_reports_each_delivery_in_order(bootstrap: str, topic: str) -
 def test_headers_times_and_nulls_arrive_as_they_were_sent(bootstrap: str, topic: str) -> None:
     with Producer(bootstrap) as producer:
         producer.send(topic, None, key=b"k", headers=[("a", b"1"), ("a", None)], timestamp_ms=1_000)
-    with Consumer(bootstrap) as consumer:
+    with Consumer(bootstrap=bootstrap) as consumer:
         consumer.assign({partition(topic): 0})
         (record,) = islice(consumer, 1)
     assert (record.key, record.value, record.timestamp_ms) == (b"k", None, 1_000)
@@ -93,9 +95,10 @@ def test_two_members_share_partitions_and_resume(penstock_session_broker: Broker
         for number in range(40):
             producer.send(topic, str(number).encode(), partition=number % 4)
     seen: list[bytes | None] = []
-    with Consumer(bootstrap, group=group) as one, Consumer(bootstrap, group=group) as two:
-        one.subscribe([topic])
-        two.subscribe([topic])
+    with (
+        Consumer(topic, group=group, bootstrap=bootstrap) as one,
+        Consumer(topic, group=group, bootstrap=bootstrap) as two,
+    ):
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             for member in (one, two):
@@ -141,18 +144,41 @@ def test_what_is_missing_has_a_type(bootstrap: str) -> None:
 
 
 def test_the_pages_examples_run_in_order(penstock_broker: Broker) -> None:
-    page = Document(ROOT / "docs" / "how-to" / "use-the-python-client.md")
+    printed = run_blocks(ROOT / "docs" / "how-to" / "use-the-python-client.md", penstock_broker)
+    assert "101 readings are stored" in printed
+    assert """b'sensor-1' b'{"celsius":29.9}'""" in printed
+    assert "10 more are stored" in printed
+    assert "read {'celsius': " in printed
+    # Those ten, and the one at which the loop ended.
+    assert "controllers is empty and has 11 records to read" in printed
+
+
+def run_blocks(page: Path, broker: Broker) -> str:
+    """What the programs of a page print, one after the other. Warnings go to the log."""
     printed = ""
-    for block in page.blocks("python"):
+    for block in Document(page).blocks("python"):
         outcome = subprocess.run(
             [sys.executable, "-c", block.text],
-            env=processes.clean_environment({"PENSTOCK_BOOTSTRAP": penstock_broker.bootstrap}),
+            env=processes.clean_environment({"PENSTOCK_BOOTSTRAP": broker.bootstrap}),
             capture_output=True,
             text=True,
             timeout=60,
         )
-        assert (outcome.returncode, outcome.stderr) == (0, ""), block.text
+        assert outcome.returncode == 0, f"{block.text}\n{outcome.stderr}"
+        assert "Error" not in outcome.stderr.replace("RuntimeError: the box fell down", "")
         printed += outcome.stdout
-    assert "100 readings are stored" in printed
-    assert "b'sensor-1' b'29.9 C'" in printed
-    assert "controllers is empty and has 1 records to read" in printed
+    return printed
+
+
+def test_the_tutorials_programs_run_in_order(penstock_broker: Broker) -> None:
+    printed = run_blocks(ROOT / "docs" / "tutorial" / "python-program.md", penstock_broker)
+    assert "sold: 12" in printed
+    assert "statistics: {'apples': 4, 'pears': 4, 'plums': 4}" in printed
+    # Threads print at once, so two of them may share a line.
+    packed = re.findall(r"packed \d+ at attempt \d", printed)
+    assert sorted(packed) == sorted(
+        f"packed {number} at attempt {2 if number == 5 else 1}"
+        for number in range(12)
+        if number != 7
+    )
+    assert "{'item': 'apples', 'dearest': 18}" in printed

@@ -4,14 +4,14 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.e2e.cluster_history import Place, Stored, check_log, check_reads, longest_pause
+from tests.e2e.cluster_history import AckedPlace, Stored, check_log, check_reads, longest_pause
 
 
 @dataclass
 class Told:
     """A writer's word, made up."""
 
-    acknowledged: dict[bytes, Place] = field(
+    acknowledged: dict[bytes, AckedPlace] = field(
         default_factory=lambda: {b"w:0": (0, 0), b"w:1": (0, 1), b"w:2": (0, 2)}
     )
     failures: list[str] = field(default_factory=list)
@@ -30,6 +30,18 @@ def test_a_good_history_passes() -> None:
 def test_a_lost_record_is_found() -> None:
     with pytest.raises(AssertionError, match="1 acknowledged records are not where they were"):
         check_log([Told()], log_of(0, 1))
+
+
+def test_a_record_that_was_acknowledged_without_an_offset_may_be_anywhere_in_its_partition() -> (
+    None
+):
+    told = Told({b"w:0": (0, 0), b"w:1": (0, None), b"w:2": (0, 2)})
+    check_log([told], log_of(0, 1, 2))
+    with pytest.raises(AssertionError, match="1 acknowledged records are not where they were"):
+        check_log([told], {0: [log_of(0, 1, 2)[0][0], log_of(0, 1, 2)[0][2]]})
+    elsewhere = {1: log_of(0, 1, 2)[0]}
+    with pytest.raises(AssertionError, match="3 acknowledged records are not where they were"):
+        check_log([told], elsewhere)
 
 
 def test_a_record_in_the_log_twice_is_found() -> None:

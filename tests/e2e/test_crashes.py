@@ -4,14 +4,22 @@ import os
 import random
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from tests.e2e.clients import Message
 from tests.e2e.clients.everyone import BY_NAME
+from tests.e2e.cluster_history import (
+    AckedPlace,
+    Place,
+    check_log,
+    check_reads,
+    known_places,
+    read_log,
+)
 from tests.e2e.conftest import MakeBroker, create_topic
 from tests.e2e.processes import Broker
 
@@ -22,14 +30,12 @@ KILLS = 8
 # Each broker life is this long, so that kills hit start-up, replay and steady load alike.
 LIFE_S = (0.05, 1.2)
 
-Place = tuple[int, int]
-
 
 class Load:
     """An idempotent producer that never stops sending and notes each acknowledgement."""
 
     def __init__(self, name: str, bootstrap: str, topic: str, stopping: threading.Event) -> None:
-        self.acknowledged: dict[bytes, Place] = {}
+        self.acknowledged: dict[bytes, AckedPlace] = {}
         self.failures: list[str] = []
         self.sent = 0
         self._name, self._topic, self._stopping = name, topic, stopping
@@ -131,35 +137,6 @@ def kill_repeatedly(broker: Broker, kills: int, dice: random.Random) -> None:
         broker.start()
 
 
-def read_all(bootstrap: str, topic: str) -> dict[int, list[Message]]:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
-    places = consumer.list_topics(topic, timeout=60).topics[topic].partitions
-    ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p))[1] for p in places}
-    consumer.close()
-    client = BY_NAME["confluent-kafka"]
-    return {p: client.consume(bootstrap, topic, end, partition=p) for p, end in ends.items()}
-
-
-def check_history(loads: list[Load], log: dict[int, list[Message]]) -> None:
-    """Everything acknowledged is where it was said to be, once, and keys keep their order."""
-    found = {(p, message.offset): message for p, messages in log.items() for message in messages}
-    for load in loads:
-        assert load.failures == []
-        assert len(load.acknowledged) == load.sent
-        for value, place in load.acknowledged.items():
-            assert found[place].value == value, f"{value!r} is not at {place}"
-    counts = Counter(message.value for message in found.values())
-    assert [value for value, count in counts.items() if count > 1] == []
-    for partition, messages in log.items():
-        last: dict[bytes, int] = {}
-        for message in messages:
-            assert message.key is not None
-            assert message.value is not None
-            number = int(message.value.split(b":")[1])
-            assert last.get(message.key, -1) < number, f"{message.key!r} in {partition}"
-            last[message.key] = number
-
-
 def run_history(make_broker: MakeBroker, group: str, kills: int, seed: int) -> None:
     broker = make_broker().start()
     topic = create_topic(broker.bootstrap, partitions=PARTITIONS)
@@ -170,14 +147,11 @@ def run_history(make_broker: MakeBroker, group: str, kills: int, seed: int) -> N
     stopping.set()
     for load in loads:
         load.join()
-    log = read_all(broker.bootstrap, topic)
-    check_history(loads, log)
-    reader.wait_for({place for load in loads for place in load.acknowledged.values()}, 90)
+    log = read_log(broker.bootstrap, topic)
+    check_log(loads, log)
+    reader.wait_for(known_places(loads), 90)
     reader.stop()
-    stored = {(p, message.offset): message.value for p, ms in log.items() for message in ms}
-    assert all(values == {stored[place]} for place, values in reader.read.items()), (
-        "the group read something that the log does not hold"
-    )
+    check_reads(reader.read, log)
 
 
 @pytest.mark.timeout(240)

@@ -152,8 +152,23 @@ def test_any_node_answers_for_groups_and_partitions_of_others(penstock_cluster: 
         assert [each["value"] for each in answer.json()["records"]] == list(cluster.nodes)
 
 
-def test_a_node_without_a_controller_says_that_it_is_not_ready(penstock_cluster: Make) -> None:
+def health(cluster: ProcessCluster, node: int, what: str) -> int:
+    return httpx.get(f"{url(cluster, node)}/health/{what}", timeout=WAIT_S).status_code
+
+
+def test_a_node_says_whether_it_is_ready_and_in_sync(penstock_cluster: Make) -> None:
+    """Without a controller it is not ready, and cut off from a leader it is not in sync."""
     cluster = penstock_cluster(nodes=3)
+    cluster.create_topic(TOPIC, partitions=PARTITIONS)
+    for node in cluster.nodes:
+        wait_until("it is in sync", lambda node=node: health(cluster, node, "in-sync") == 200)  # type: ignore[misc]
+    cluster.partition({1, 2}, {3})
+    wait_until("it is behind", lambda: health(cluster, 3, "in-sync") == 503)
+    late = httpx.get(f"{url(cluster, 3)}/health/in-sync", timeout=WAIT_S).json()
+    assert late["detail"].startswith("Not in sync: "), late
+    wait_until("its own copies are", lambda: health(cluster, 1, "in-sync") == 200)
+    cluster.heal()
+    wait_until("it caught up", lambda: health(cluster, 3, "in-sync") == 200)
     ready = f"{url(cluster, 1)}/health/ready"
     assert httpx.get(ready, timeout=WAIT_S).status_code == 200
     for node in (2, 3):

@@ -117,8 +117,7 @@ from penstock.client import Consumer, Producer
 def echo(bootstrap):
     with Producer(bootstrap) as producer:
         producer.send("orders", value=b"two apples")
-    with Consumer(bootstrap, group="kitchen") as consumer:
-        consumer.subscribe(["orders"])
+    with Consumer("orders", group="kitchen", bootstrap=bootstrap) as consumer:
         return next(iter(consumer)).value
 
 

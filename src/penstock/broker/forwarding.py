@@ -39,6 +39,7 @@ from penstock.model.ids import BrokerId, PartitionId, PartitionIndex, TopicId, T
 from penstock.records.batch import peek_header
 
 PUBLISH: Final = "forwarding.publish"
+PUBLISH_AT: Final = "forwarding.publish_at"
 READ: Final = "forwarding.read"
 FIND: Final = "forwarding.find"
 # A node that does not answer for so long may have lost its leadership: it is looked for again.
@@ -146,28 +147,38 @@ class Forwarding:
         self._peers = peers
         self._clock = clock
         peers.serve(PUBLISH, self._serve_publish)
+        peers.serve(PUBLISH_AT, self._serve_publish_at)
         peers.serve(READ, self._serve_read)
         peers.serve(FIND, self._serve_find)
 
     # Asking
 
     async def publish(
-        self, topic_id: TopicId, partition: int, batch: bytes | memoryview, deadline: float
+        self,
+        topic_id: TopicId,
+        partition: int,
+        batch: bytes | memoryview,
+        deadline: float,
+        expected_offset: int | None = None,
     ) -> int:
         """The offset of the first record, once the batch is safe; see the top of this file.
 
-        `deadline` is in seconds of the monotonic clock.
+        `deadline` is in seconds of the monotonic clock. With an expected offset, the batch is
+        refused with OFFSET_NOT_EXPECTED if it can't get that one.
         """
         assert peek_header(batch).producer_id >= 0, "without a producer it can't be repeated"
         attempts = Attempts(self._clock, deadline)
 
         async def here() -> int:
-            return await self._append(topic_id, partition, batch, deadline)
+            return await self._append(topic_id, partition, batch, deadline, expected_offset)
 
         async def there(node: BrokerId) -> int:
             wait_s = _bounded(attempts.left_s)
-            asked = _pack_place(topic_id, partition) + _WAIT.pack(wait_s) + batch
-            answer = await self._peers.call(node, PUBLISH, asked, wait_s + READ_GRACE_S)
+            asked = _pack_place(topic_id, partition) + _WAIT.pack(wait_s)
+            method = PUBLISH
+            if expected_offset is not None:
+                method, asked = PUBLISH_AT, asked + _OFFSET.pack(expected_offset)
+            answer = await self._peers.call(node, method, asked + batch, wait_s + READ_GRACE_S)
             return int(_unpacked(_OFFSET, answer)[0])
 
         try:
@@ -261,10 +272,17 @@ class Forwarding:
     # Here
 
     async def _append(
-        self, topic_id: TopicId, partition: int, batch: bytes | memoryview, deadline: float
+        self,
+        topic_id: TopicId,
+        partition: int,
+        batch: bytes | memoryview,
+        deadline: float,
+        expected_offset: int | None = None,
     ) -> int:
         production = self._produce.start(ACKS_ALL, deadline)
-        production.append(TopicName(""), topic_id, partition, batch)
+        production.append(
+            TopicName(""), topic_id, partition, batch, expected_offset=expected_offset
+        )
         answer = production.finish()
         (part,) = await answer if isinstance(answer, Production) else answer
         if part.error is not None:
@@ -314,6 +332,14 @@ class Forwarding:
         batch = memoryview(payload)[_PLACE.size + _WAIT.size :]
         deadline = self._clock.monotonic() + _bounded(wait_s)
         return _OFFSET.pack(await self._append(topic_id, partition, batch, deadline))
+
+    async def _serve_publish_at(self, _: BrokerId, payload: bytes) -> bytes:
+        topic_id, partition = _read_place(payload)
+        (wait_s,) = _unpacked(_WAIT, payload, _PLACE.size)
+        (expected,) = _unpacked(_OFFSET, payload, _PLACE.size + _WAIT.size)
+        batch = memoryview(payload)[_PLACE.size + _WAIT.size + _OFFSET.size :]
+        deadline = self._clock.monotonic() + _bounded(wait_s)
+        return _OFFSET.pack(await self._append(topic_id, partition, batch, deadline, expected))
 
     async def _serve_read(self, _: BrokerId, payload: bytes) -> bytes:
         topic_id, partition = _read_place(payload)

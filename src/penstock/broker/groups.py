@@ -13,6 +13,7 @@ from typing import TypeAlias
 from uuid import UUID, uuid4
 
 from penstock.broker.group_settings import TEXT_LENGTH_MAX, SettingsOfGroups
+from penstock.broker.later import Later, Task, settled
 from penstock.broker.leaderships import Leaderships
 from penstock.broker.partitions import Partitions
 from penstock.broker.topics import Topic, Topics
@@ -47,6 +48,7 @@ from penstock.groups.commands import (
     SyncAnswer,
 )
 from penstock.groups.coordinator import Coordinator
+from penstock.groups.durability import durable
 from penstock.groups.offsets import FetchedOffset, FetchedTopic, WantedTopic
 from penstock.groups.partitioner import partition_of
 from penstock.groups.records import CommittedOffset, GroupRecord
@@ -261,14 +263,24 @@ class Groups:
         _check_group_id(group_id)
         return await self._coordinator(group_id).leave(group_id, departures)
 
-    async def consumer_heartbeat(self, command: ConsumerHeartbeat) -> ConsumerAnswer:
-        """A member of the new protocol (KIP-848) joins, lives or leaves."""
+    def consumer_heartbeat(self, command: ConsumerHeartbeat) -> Later[ConsumerAnswer]:
+        """A member of the new protocol (KIP-848) joins, lives or leaves. One that only lives is
+        answered at once: there may be thousands of them a second."""
         _check_group_id(command.group_id)
         self._check_consumer(command)
         if command.member_epoch == 0:
-            await self._ensure_topic()
-            if not command.member_id:
-                command = replace(command, member_id=MemberId(str(self._new_uuid())))
+            return Task(self._join_consumers(command))
+        coordinator = self._coordinator(command.group_id)
+        decided = coordinator.decide_at_once(command)
+        if decided is None:
+            return Task(coordinator.consumer_heartbeat(command))
+        answer, stored = decided
+        return settled(answer) if stored is None else Task(_when_durable(answer, stored))
+
+    async def _join_consumers(self, command: ConsumerHeartbeat) -> ConsumerAnswer:
+        await self._ensure_topic()
+        if not command.member_id:
+            command = replace(command, member_id=MemberId(str(self._new_uuid())))
         return await self._coordinator(command.group_id).consumer_heartbeat(command)
 
     async def share_heartbeat(self, command: ShareHeartbeat) -> ShareAnswer:
@@ -462,6 +474,11 @@ class Groups:
             logger.error("work on groups in the background failed", exc_info=bug)
 
 
+async def _when_durable(answer: ConsumerAnswer, stored: asyncio.Future[None]) -> ConsumerAnswer:
+    await durable(stored)
+    return answer
+
+
 async def _removed(coordinator: Coordinator, group_ids: list[GroupId]) -> list[Reason | None]:
     try:
         return await coordinator.remove_groups(group_ids)
@@ -475,8 +492,9 @@ def _check_group_id(group_id: GroupId) -> None:
 
 
 def _check_texts(texts: Sequence[str | None]) -> None:
-    if max(len(text or "") for text in texts) > TEXT_LENGTH_MAX:
-        raise Refused(Reason.INVALID_REQUEST, "a name in the request is too long")
+    for text in texts:
+        if text is not None and len(text) > TEXT_LENGTH_MAX:
+            raise Refused(Reason.INVALID_REQUEST, "a name in the request is too long")
 
 
 class _ClusterTopics:

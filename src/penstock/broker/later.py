@@ -82,6 +82,13 @@ class Later(Generic[A]):
         return self.answer
 
 
+def settled(answer: A) -> Later[A]:
+    """An answer that is there already, where another time it may have to come later."""
+    later: Later[A] = Later()
+    later.settle(answer)
+    return later
+
+
 def _wake(done: asyncio.Future[None], _: Later[Any]) -> None:
     if not done.done():
         done.set_result(None)

@@ -67,6 +67,7 @@ class Production(Later[list[Part]]):
         *,
         is_legacy: bool = False,
         takes_zstd: bool = True,
+        expected_offset: int | None = None,
     ) -> None:
         """Appends one batch, or a message set of the formats before batches, to a partition by
         name, or by id where it has no name."""
@@ -87,6 +88,7 @@ class Production(Later[list[Part]]):
                     batches,
                     acks_all=acks == ACKS_ALL,
                     takes_zstd=takes_zstd,
+                    expected_offset=expected_offset,
                 )
         except Refused as refused:
             part.error = refused
@@ -155,6 +157,7 @@ class Produce:
         *,
         acks_all: bool = True,
         takes_zstd: bool = True,
+        expected_offset: int | None = None,
     ) -> Appended:
         """Appends one batch to a partition by name, or by id where it has no name."""
         replica = self._find(topic, topic_id, partition)
@@ -163,7 +166,7 @@ class Produce:
         if not takes_zstd and _codec(batches) == Codec.ZSTD:
             detail = "zstd needs version 7 of Produce"
             raise Refused(Reason.UNSUPPORTED_COMPRESSION_TYPE, detail)
-        return replica.append(batches, acks_all=acks_all)
+        return replica.append(batches, acks_all=acks_all, expected_offset=expected_offset)
 
     def append_messages(
         self, topic: TopicName, partition: int, messages: bytes, *, acks_all: bool = True

@@ -223,7 +223,11 @@ def _read_partitions(
     total = None if stops is None else sum(stops[one] - starts[one] for one in stops)
     if total == 0:
         return
-    with _bar(total) as advance, Interrupts() as interrupts, Consumer(admin.bootstrap) as consumer:
+    with (
+        _bar(total) as advance,
+        Interrupts() as interrupts,
+        Consumer(bootstrap=admin.bootstrap) as consumer,
+    ):
         consumer.assign(starts)
         _reading(consumer, writing, advance, interrupts, stops, options).run()
 
@@ -239,13 +243,13 @@ def _read_as_member(bootstrap: str, topic: str, writing: Writing, options: dict[
         _bar(None) as advance,
         Interrupts() as interrupts,
         Consumer(
-            bootstrap,
+            topic,
+            bootstrap=bootstrap,
             group=options["group"],
             start=start,
             options={} if options["follow"] else {"fetch.wait.max.ms": END_WAIT_MS},
         ) as consumer,
     ):
-        consumer.subscribe([topic])
         _reading(consumer, writing, advance, interrupts, None, options).run()
 
 

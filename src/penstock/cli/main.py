@@ -27,6 +27,7 @@ from penstock.cli.lazy_group import LazyGroup
         "sql": "penstock.cli.sql",
         "bench": "penstock.cli.bench",
         "doctor": "penstock.cli.doctor",
+        "health": "penstock.cli.health",
         "pipeline": "penstock.cli.pipeline.group",
         "archive": "penstock.cli.archive",
         "replay": "penstock.cli.replay",

@@ -13,8 +13,7 @@ import click
 from penstock.cli.options import bootstrap_option
 from penstock.cli.output import Cell, counted, print_table
 from penstock.cli.values import PositionType
-from penstock.client.positions import POSITION_HELP
-from penstock.client.tables import Bound
+from penstock.client.positions import POSITION_HELP, Bound
 
 if TYPE_CHECKING:
     import pyarrow as pa

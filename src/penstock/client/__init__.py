@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.client.admin import Admin as Admin
+    from penstock.client.asynchronous import AsyncAdmin as AsyncAdmin
+    from penstock.client.asynchronous import AsyncConsumer as AsyncConsumer
+    from penstock.client.asynchronous import AsyncProducer as AsyncProducer
     from penstock.client.child_broker import ChildBroker as ChildBroker
     from penstock.client.consumer import ConsumedRecord as ConsumedRecord
     from penstock.client.consumer import Consumer as Consumer
     from penstock.client.errors import ClientError as ClientError
+    from penstock.client.producer import Delivery as Delivery
     from penstock.client.producer import Producer as Producer
     from penstock.client.queue import AsyncQueue as AsyncQueue
     from penstock.client.queue import Message as Message
@@ -21,11 +25,15 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Admin": "penstock.client.admin",
+    "AsyncAdmin": "penstock.client.asynchronous",
+    "AsyncConsumer": "penstock.client.asynchronous",
+    "AsyncProducer": "penstock.client.asynchronous",
     "AsyncQueue": "penstock.client.queue",
     "ChildBroker": "penstock.client.child_broker",
     "ClientError": "penstock.client.errors",
     "ConsumedRecord": "penstock.client.consumer",
     "Consumer": "penstock.client.consumer",
+    "Delivery": "penstock.client.producer",
     "Message": "penstock.client.queue",
     "Producer": "penstock.client.producer",
     "Queue": "penstock.client.queue",
@@ -34,11 +42,15 @@ _HOMES = {
 
 __all__ = [
     "Admin",
+    "AsyncAdmin",
+    "AsyncConsumer",
+    "AsyncProducer",
     "AsyncQueue",
     "ChildBroker",
     "ClientError",
     "ConsumedRecord",
     "Consumer",
+    "Delivery",
     "Message",
     "Producer",
     "Queue",

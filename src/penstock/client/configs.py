@@ -82,6 +82,7 @@ class Configs:
         self._connection = connection
 
     def all(self, resource: Resource) -> list[ConfigValue]:
+        """Every setting of a topic, node or group, by name."""
         request = DescribeConfigsRequest(
             resources=[
                 DescribeConfigsResource(
@@ -101,6 +102,7 @@ class Configs:
         return sorted(listed, key=lambda one: one.name)
 
     def one(self, resource: Resource, name: str) -> ConfigValue:
+        """One setting; for a name that is wrong, the error says which is nearest."""
         listed = {value.name: value for value in self.all(resource)}
         if name not in listed:
             near = get_close_matches(name, listed, n=1, cutoff=0.5)

@@ -1,6 +1,7 @@
 """How our clients connect: librdkafka's settings, its log, and a quick look at the address."""
 
 import logging
+import os
 import socket
 from collections.abc import Mapping
 from typing import Any
@@ -8,6 +9,8 @@ from typing import Any
 from penstock.client.errors import ClientError, no_answer
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+# Commands and programs find their cluster by it.
+BOOTSTRAP_VARIABLE = "PENSTOCK_BOOTSTRAP"
 # How long an address may take to accept a connection, and a broker to answer a question.
 CONNECT_TIMEOUT_S = 3.0
 ANSWER_TIMEOUT_S = 5.0
@@ -16,6 +19,11 @@ LOGGER = logging.getLogger("penstock.client")
 # A library keeps quiet unless its user configures logging; without a handler of its own, Python
 # would print librdkafka's warnings to stderr.
 LOGGER.addHandler(logging.NullHandler())
+
+
+def bootstrap_or_default(bootstrap: str | None) -> str:
+    """Where a program connects that names no address."""
+    return bootstrap or os.environ.get(BOOTSTRAP_VARIABLE) or DEFAULT_BOOTSTRAP
 
 
 def librdkafka_settings(bootstrap: str, options: Mapping[str, Any] | None) -> dict[str, Any]:

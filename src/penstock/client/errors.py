@@ -21,15 +21,15 @@ class ControllerNotReached(BrokerUnreachable):
 
 
 class TopicNotFound(ClientError):
-    pass
+    """There is no such topic, or no such partition of it."""
 
 
 class TopicExists(ClientError):
-    pass
+    """A topic of that name is there already."""
 
 
 class GroupNotFound(ClientError):
-    pass
+    """There is no such group."""
 
 
 class GroupActive(ClientError):
@@ -38,6 +38,10 @@ class GroupActive(ClientError):
 
 class DeliveryFailed(ClientError):
     """Records that a producer gave up on."""
+
+
+class CommitFailed(ClientError):
+    """What a consumer has processed could not be stored: others may read it again."""
 
 
 def no_answer(bootstrap: str, reason: str) -> BrokerUnreachable:

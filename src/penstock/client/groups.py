@@ -102,6 +102,7 @@ class Groups:
         self._shares = ShareGroups(asking)
 
     def all(self) -> list[GroupSummary]:
+        """Every group, by name."""
         future = self._asking.client.list_consumer_groups(request_timeout=self._asking.timeout_s)
         found = self._asking.answer(future, "the list of groups")
         if found.errors:
@@ -251,6 +252,7 @@ class Groups:
             raise GroupActive(f"Group {group} has active members: stop its consumers first.")
 
     def set_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Move a group without members to these offsets."""
         request = confluent_kafka.ConsumerGroupTopicPartitions(
             group,
             [confluent_kafka.TopicPartition(*one, offset) for one, offset in offsets.items()],
@@ -268,6 +270,7 @@ class Groups:
                 )
 
     def delete(self, group: str) -> None:
+        """Forget a group without members; raises GroupActive or GroupNotFound."""
         futures = self._asking.client.delete_consumer_groups(
             [group], request_timeout=self._asking.timeout_s
         )

@@ -317,7 +317,7 @@ def _consume(load: Load, number: int, pipe: "Connection[Any, Any]") -> None:
     from penstock.client.consumer import RECORDS_PER_POLL_MAX, Consumer
 
     with _working(pipe) as reporting:
-        client = Consumer(load.bootstrap, options={"enable.partition.eof": False})
+        client = Consumer(bootstrap=load.bootstrap, options={"enable.partition.eof": False})
         mine = {one: at for one, at in load.offsets.items() if one % load.consumers == number}
         client.assign({_place(load.topic, one): at for one, at in mine.items()})
         client.poll(0)

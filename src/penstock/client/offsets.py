@@ -19,9 +19,11 @@ class Offsets:
         self._asking = asking
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offsets that are kept."""
         return self._list(partitions, _EARLIEST)
 
     def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offsets behind the last records."""
         return self._list(partitions, _LATEST)
 
     def resolve(

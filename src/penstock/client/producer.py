@@ -1,23 +1,37 @@
-"""Sends records and keeps count of what was delivered and what was not."""
+"""`Producer`: sends records, and knows what became of each.
 
+librdkafka batches, retries and keeps the order. A record that does not fit into its memory waits:
+nothing is dropped, and memory stays bounded.
+"""
+
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Self
 
 import confluent_kafka
 
-from penstock.client.connection import DEFAULT_BOOTSTRAP, librdkafka_settings
+from penstock.client.connection import bootstrap_or_default, librdkafka_settings
 from penstock.client.errors import ClientError, DeliveryFailed, reason_of
+from penstock.client.values import Headers, Value, to_bytes, to_headers
 
 Acks = Literal["0", "1", "all"]
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
-Headers = Iterable[tuple[str, bytes | None]]
 
 # The broker's `max.message.bytes` decides, so librdkafka's own lower default must not.
 MESSAGE_BYTES_MAX = 100 * 1024 * 1024
+# What waits for its acknowledgement takes at most this much memory. It must hold any one record.
+BUFFER_KBYTES_MAX = 128 * 1024
 LINGER_MS = 5.0
+DELIVERY_TIMEOUT_S = 30.0
+# How much longer than the time of a record to wait for the word that its time is over.
+GRACE_S = 5.0
+# How long a wait for deliveries lasts at most before it looks for Ctrl-C, or whether to end.
+LOOK_S = 0.2
+
+_Report = Callable[[confluent_kafka.KafkaError | None, confluent_kafka.Message], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,20 +44,73 @@ class Delivery:
     latency_s: float
 
 
+class Sending:
+    """A record on its way to the broker: what `Producer.send` returns."""
+
+    __slots__ = ("_on_delivery", "_outcome", "_producer")
+
+    def __init__(
+        self, producer: "Producer", on_delivery: Callable[[Delivery], None] | None
+    ) -> None:
+        self._producer = producer
+        self._on_delivery = on_delivery
+        self._outcome: confluent_kafka.Message | DeliveryFailed | None = None
+
+    def done(self) -> bool:
+        """Whether the record was acknowledged, or given up."""
+        if self._outcome is None:
+            self._producer.raw.poll(0)
+        return self._outcome is not None
+
+    def result(self, timeout_s: float | None = None) -> Delivery:
+        """Waits for the acknowledgement. Raises DeliveryFailed if there is none.
+
+        Without `timeout_s` it waits until the producer itself has given up the record.
+        """
+        limit_s = self._producer.delivery_timeout_s + GRACE_S if timeout_s is None else timeout_s
+        deadline = time.monotonic() + limit_s
+        while self._outcome is None and (left_s := deadline - time.monotonic()) > 0:
+            self._producer.raw.poll(min(left_s, LOOK_S))
+        if self._outcome is None:
+            raise DeliveryFailed(f"The record was not acknowledged within {limit_s:g} s.")
+        if isinstance(self._outcome, DeliveryFailed):
+            raise self._outcome
+        return delivery_of(self._outcome)
+
+    def report(
+        self, error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message
+    ) -> None:
+        if error is not None:
+            self._outcome = self._producer.note_failure(error, message)
+            return
+        self._producer.note_delivery()
+        self._outcome = message
+        if self._on_delivery is not None:
+            self._on_delivery(delivery_of(message))
+
+
 class Producer:
-    """A producer that by default waits for durable and duplicate-free delivery."""
+    """Sends records. They are safe, and stored once, when they are acknowledged.
+
+        with Producer() as producer:
+            producer.send("readings", {"celsius": 21.5}, key="kitchen")
+
+    At the end of the block everything is acknowledged, or DeliveryFailed is raised. A record is
+    tried again until it is acknowledged or `delivery_timeout_s` is over, whichever broker fails
+    meanwhile. Several threads may use one producer.
+    """
 
     def __init__(
         self,
-        bootstrap: str = DEFAULT_BOOTSTRAP,
+        bootstrap: str | None = None,
         *,
         acks: Acks = "all",
         compression: Compression = "none",
         linger_ms: float = LINGER_MS,
-        delivery_timeout_s: float = 30.0,
+        delivery_timeout_s: float = DELIVERY_TIMEOUT_S,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        settings = {
+        settings: dict[str, Any] = {
             "acks": acks,
             "enable.idempotence": acks == "all",
             "compression.type": compression,
@@ -51,13 +118,24 @@ class Producer:
             # librdkafka insists that a record's time is longer than the wait for its neighbours.
             "message.timeout.ms": int(delivery_timeout_s * 1000 + linger_ms) + 1,
             "message.max.bytes": MESSAGE_BYTES_MAX,
+            "queue.buffering.max.kbytes": BUFFER_KBYTES_MAX,
+            # As Java's client and the HTTP door do, so that a key has one partition for all.
+            "partitioner": "murmur2_random",
+            "error_cb": self._on_error,
         }
-        self._delivery_timeout_s = delivery_timeout_s
-        self._producer = _make(librdkafka_settings(bootstrap, settings | dict(options or {})))
+        self.bootstrap = bootstrap_or_default(bootstrap)
+        self.delivery_timeout_s = delivery_timeout_s
         self.sent = 0
         self.delivered = 0
         self.failed = 0
         self.first_failure: str | None = None
+        # What flushes have reported already.
+        self._reported = 0
+        self._trouble = ""
+        settings = librdkafka_settings(self.bootstrap, settings | dict(options or {}))
+        self._buffer_bytes = int(settings["queue.buffering.max.kbytes"]) * 1024
+        self._counting = threading.Lock()
+        self._producer = _make(settings)
 
     @property
     def raw(self) -> confluent_kafka.Producer:
@@ -67,40 +145,39 @@ class Producer:
     def send(
         self,
         topic: str,
-        value: bytes | None,
+        value: Value,
         *,
-        key: bytes | None = None,
+        key: Value = None,
         headers: Headers = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
         on_delivery: Callable[[Delivery], None] | None = None,
-    ) -> None:
-        """Queue a record; waits while the queue is full, so memory stays bounded."""
-        arguments: dict[str, Any] = {"value": value, "key": key, "headers": list(headers)}
-        if partition is not None:
-            arguments["partition"] = partition
-        if timestamp_ms is not None:
-            arguments["timestamp"] = timestamp_ms
-        arguments["on_delivery"] = self._reporter(on_delivery)
-        self._queue(topic, arguments)
-        self.sent += 1
+    ) -> Sending:
+        """Queue a record; waits while there is no room for it, so memory stays bounded.
+
+            place = producer.send("readings", "21.5").result()
+            print(place.partition, place.offset)
+
+        Text is stored as UTF-8, and dicts, lists, numbers and dataclasses as JSON. `on_delivery` is
+        called during later calls, in the order of the partition.
+        """
+        sending = Sending(self, on_delivery)
+        record = new_record(topic, value, key, headers, partition, timestamp_ms)
+        while not self.queue(topic, record, sending.report):
+            self._producer.poll(LOOK_S)
         self._producer.poll(0)
+        return sending
 
     def flush(self, timeout_s: float | None = None) -> None:
-        """Wait until every record is delivered; raises DeliveryFailed when one was not."""
-        limit = self._delivery_timeout_s + 5.0 if timeout_s is None else timeout_s
-        deadline = time.monotonic() + limit
-        # Short waits, so that Ctrl-C is heard.
-        while self._producer.flush(0.2) and time.monotonic() < deadline:
+        """Wait until every record is acknowledged.
+
+        Raises DeliveryFailed if one was not, and is not yet reported by an earlier flush.
+        """
+        limit_s = self.delivery_timeout_s + GRACE_S if timeout_s is None else timeout_s
+        deadline = time.monotonic() + limit_s
+        while self._producer.flush(LOOK_S) and time.monotonic() < deadline:
             pass
-        waiting = self.sent - self.delivered - self.failed
-        if self.failed:
-            raise DeliveryFailed(
-                f"{self.failed} of {self.sent} records were not delivered; the first failed "
-                f"because of this: {self.first_failure}."
-            )
-        if waiting:
-            raise DeliveryFailed(f"{waiting} of {self.sent} records are still not acknowledged.")
+        self.check_delivered()
 
     def close(self) -> None:
         """Give up what is still queued; `flush` first to keep it."""
@@ -122,51 +199,81 @@ class Producer:
         finally:
             self.close()
 
-    def _queue(self, topic: str, arguments: dict[str, Any]) -> None:
+    def queue(self, topic: str, record: dict[str, Any], report: _Report) -> bool:
+        """False if there is no room just now."""
         try:
-            _check_names(arguments["headers"])
-            self._queue_when_there_is_room(topic, arguments)
+            self._producer.produce(topic, on_delivery=report, **record)
+        except BufferError:
+            if len(record["value"] or b"") + len(record["key"] or b"") > self._buffer_bytes:
+                raise _unsendable(topic, "it is larger than the producer's buffer") from None
+            return False
         except confluent_kafka.KafkaException as error:
             raise _unsendable(topic, reason_of(error.args[0])) from None
-        except (OverflowError, UnicodeEncodeError) as error:
+        except (OverflowError, UnicodeEncodeError, TypeError) as error:
             raise _unsendable(topic, str(error)) from None
+        with self._counting:
+            self.sent += 1
+        return True
 
-    def _queue_when_there_is_room(self, topic: str, arguments: dict[str, Any]) -> None:
-        while True:
-            try:
-                self._producer.produce(topic, **arguments)
-                return
-            except BufferError:
-                self._producer.poll(0.1)
-
-    def _reporter(
-        self, on_delivery: Callable[[Delivery], None] | None
-    ) -> Callable[[confluent_kafka.KafkaError | None, confluent_kafka.Message], None]:
-        def report(
-            error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message
-        ) -> None:
-            if error is not None:
-                self._note_failure(error, message)
-                return
+    def note_delivery(self) -> None:
+        with self._counting:
             self.delivered += 1
-            if on_delivery is not None:
-                on_delivery(_delivery(message))
 
-        return report
+    def check_delivered(self) -> None:
+        """Raises DeliveryFailed for what failed since the last time, and for what still waits."""
+        failed, self._reported = self.failed - self._reported, self.failed
+        if failed:
+            raise DeliveryFailed(
+                f"{failed} of {self.sent} records were not delivered; the first failed "
+                f"because of this: {self.first_failure}."
+            )
+        waiting = self.sent - self.delivered - self.failed
+        if waiting:
+            raise DeliveryFailed(f"{waiting} of {self.sent} records are still not acknowledged.")
 
-    def _note_failure(
+    def note_failure(
         self, error: confluent_kafka.KafkaError, message: confluent_kafka.Message
-    ) -> None:
-        self.failed += 1
+    ) -> DeliveryFailed:
+        with self._counting:
+            self.failed += 1
+        reason = reason_of(error)
+        if error.code() == confluent_kafka.KafkaError._MSG_TIMED_OUT:
+            reason = f"no acknowledgement within {self.delivery_timeout_s:g} s"
+            reason += f", {self._trouble}" if self._trouble else ""
+        topic = message.topic()
         if self.first_failure is None:
-            self.first_failure = f"{reason_of(error)} (topic {message.topic()})"
+            self.first_failure = f"{reason} (topic {topic})"
+        return DeliveryFailed(f"A record for topic {topic} was not delivered: {reason}.")
+
+    def _on_error(self, error: confluent_kafka.KafkaError) -> None:
+        self._trouble = reason_of(error)
 
 
-def _check_names(headers: list[tuple[str, bytes | None]]) -> None:
-    """confluent-kafka ends the process for a name that UTF-8 can't hold."""
-    for header in headers:
-        if isinstance(header[0], str):
-            header[0].encode()
+def new_record(
+    topic: str,
+    value: Value,
+    key: Value,
+    headers: Headers,
+    partition: int | None,
+    timestamp_ms: int | None,
+) -> dict[str, Any]:
+    """librdkafka's arguments for a record. Raises ClientError for what it can't hold."""
+    try:
+        record: dict[str, Any] = {"value": to_bytes(value), "key": to_bytes(key)}
+        if headers:
+            record["headers"] = named = to_headers(headers)
+            for name, _ in named:
+                # confluent-kafka ends the process for a name that UTF-8 can't hold.
+                name.encode()
+    except ClientError as error:
+        raise _unsendable(topic, str(error).rstrip(".")) from None
+    except (UnicodeEncodeError, AttributeError, TypeError, ValueError) as error:
+        raise _unsendable(topic, f"its headers are wrong: {error}") from None
+    if partition is not None:
+        record["partition"] = partition
+    if timestamp_ms is not None:
+        record["timestamp"] = timestamp_ms
+    return record
 
 
 def _unsendable(topic: str, reason: str) -> ClientError:
@@ -180,7 +287,7 @@ def _make(settings: dict[str, Any]) -> confluent_kafka.Producer:
         raise ClientError(f"The producer can't be created: {reason_of(error.args[0])}.") from None
 
 
-def _delivery(message: confluent_kafka.Message) -> Delivery:
+def delivery_of(message: confluent_kafka.Message) -> Delivery:
     return Delivery(
         topic=message.topic() or "",
         partition=_known(message.partition()),

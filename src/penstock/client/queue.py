@@ -9,16 +9,17 @@ import asyncio
 import inspect
 import logging
 import signal
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from types import FrameType, TracebackType
+from contextlib import ExitStack
+from types import TracebackType
 from typing import Any, Self
 
-from penstock.client.connection import DEFAULT_BOOTSTRAP
+from penstock.client.connection import bootstrap_or_default
 from penstock.client.errors import ClientError
 from penstock.client.queues import Queues
+from penstock.client.stopping import stopped_by
+from penstock.client.values import as_json, as_text
 from penstock.client.wire.cluster import WireCluster
 from penstock.client.wire.queue_leases import Lease, LeaseLost
 from penstock.client.wire.settings import WireSettings
@@ -30,6 +31,7 @@ logger = logging.getLogger(__name__)
 TIMEOUT_S = 10.0
 # How often a worker that waits for messages looks whether it shall stop.
 LOOK_S = 0.5
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Reject(Exception):
@@ -51,6 +53,14 @@ class Message:
     @property
     def value(self) -> bytes | None:
         return self._lease.record.value
+
+    def text(self) -> str | None:
+        """The value as text; raises ClientError if it is not UTF-8."""
+        return as_text(self.value)
+
+    def json(self) -> Any:
+        """The value decoded from JSON; raises ClientError if it is not JSON."""
+        return as_json(self.value)
 
     @property
     def key(self) -> bytes | None:
@@ -118,14 +128,14 @@ class Queue:
         topics: str | Iterable[str],
         *,
         group: str,
-        bootstrap: str = DEFAULT_BOOTSTRAP,
+        bootstrap: str | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         self._topics = [topics] if isinstance(topics, str) else list(topics)
         if not self._topics:
             raise ClientError("A queue needs at least one topic.")
         self._group = group
-        self._bootstrap = bootstrap
+        self._bootstrap = bootstrap_or_default(bootstrap)
         self._timeout_s = timeout_s
         self._resources = ExitStack()
 
@@ -169,7 +179,7 @@ class Queue:
         concurrency: int = 1,
         idle_s: float | None = None,
     ) -> None:
-        """Calls the handler for each message, in so many threads at a time, until the queue stops.
+        """Calls the handler for each message, in `concurrency` threads, until the queue stops.
 
         A message is acked when the handler returns, given back if it raises, and rejected if it
         raises Reject. SIGTERM and SIGINT end it after the messages that are being handled, where
@@ -178,7 +188,10 @@ class Queue:
         """
         if concurrency < 1:
             raise ClientError("A queue needs at least one worker.")
-        with _signals(self.stop), ThreadPoolExecutor(concurrency, "queue worker") as threads:
+        with (
+            stopped_by(_SIGNALS, self.stop),
+            ThreadPoolExecutor(concurrency, "queue worker") as threads,
+        ):
             workers = [threads.submit(self._work, handler, idle_s) for _ in range(concurrency)]
             try:
                 for worker in workers:
@@ -212,7 +225,7 @@ class AsyncQueue:
         topics: str | Iterable[str],
         *,
         group: str,
-        bootstrap: str = DEFAULT_BOOTSTRAP,
+        bootstrap: str | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         self._queue = Queue(topics, group=group, bootstrap=bootstrap, timeout_s=timeout_s)
@@ -247,6 +260,7 @@ class AsyncQueue:
             raise
 
     def stop(self) -> None:
+        """Nothing is taken from now on: loops and `work` end with what they have."""
         self._is_stopping.set()
         self._queue.stop()
 
@@ -265,7 +279,7 @@ class AsyncQueue:
         idle_s: float | None = None,
     ) -> None:
         """Calls the handler, a coroutine function or a plain one that does not block, for each
-        message, for so many at a time, until the queue stops. See `Queue.work`."""
+        message, for `concurrency` at a time, until the queue stops. See `Queue.work`."""
         if concurrency < 1:
             raise ClientError("A queue needs at least one worker.")
         loop = asyncio.get_running_loop()
@@ -333,25 +347,3 @@ def _report(message: Message, outcome: "Future[None]") -> None:
             logger.error("what became of %r could not be stored: %s", message, error)
 
     outcome.add_done_callback(told)
-
-
-@contextmanager
-def _signals(stop: Callable[[], None]) -> Iterator[None]:
-    """The first SIGTERM or SIGINT stops; the next one does what it did before."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before: dict[int, Any] = {}
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        for one, handler in before.items():
-            signal.signal(one, handler)
-        # Not here: it takes locks that the interrupted code may hold.
-        threading.Thread(target=stop, name="stop queue").start()
-
-    before |= {one: signal.signal(one, on_signal) for one in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)

@@ -109,6 +109,7 @@ class Queues:
         ).hurried(timeout_s)
 
     def all(self) -> list[QueueDescription]:
+        """Every queue, by name."""
         with WireCluster(self._settings) as cluster:
             request = ListGroupsRequest(types_filter=[SHARE])
             answers = cluster.ask_all(request, ListGroupsResponse)

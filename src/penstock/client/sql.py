@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from penstock.client.connection import DEFAULT_BOOTSTRAP
+from penstock.client.connection import bootstrap_or_default
 from penstock.client.errors import ClientError
-from penstock.client.tables import Bound, TopicTable, plan
+from penstock.client.positions import Bound
+from penstock.client.tables import TopicTable, plan
 from penstock.client.wire.cluster import WireCluster
 from penstock.client.wire.settings import WireSettings
 from penstock.columns.layout import COLUMNS
@@ -59,7 +60,7 @@ def sql(
     end: Bound = None,
     *,
     values: Values = DETECTED,
-    bootstrap: str = DEFAULT_BOOTSTRAP,
+    bootstrap: str | None = None,
 ) -> "pa.Table":
     """The answer to a query over topics, as an Arrow table.
 
@@ -82,7 +83,12 @@ class Session:
     """A database of its own, in which topics are tables."""
 
     def __init__(
-        self, *, bootstrap: str, start: Bound = None, end: Bound = None, values: Values = DETECTED
+        self,
+        *,
+        bootstrap: str | None,
+        start: Bound = None,
+        end: Bound = None,
+        values: Values = DETECTED,
     ) -> None:
         if find_spec("duckdb") is None or find_spec("pyarrow") is None:
             raise ClientError("This needs DuckDB: pip install 'penstock-mq[sql]'.")
@@ -93,7 +99,7 @@ class Session:
 
         self._start, self._end, self._values = start, end, values
         self._resources = ExitStack()
-        self._cluster = WireCluster(WireSettings(bootstrap=bootstrap))
+        self._cluster = WireCluster(WireSettings(bootstrap=bootstrap_or_default(bootstrap)))
         self._resources.callback(self._cluster.close)
         self._database: Any = self._resources.enter_context(duckdb.connect(":memory:"))
         self._database.execute("SET TimeZone = 'UTC'")

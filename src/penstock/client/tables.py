@@ -10,21 +10,20 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass
-from datetime import datetime
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from penstock.client.connection import DEFAULT_BOOTSTRAP
+from penstock.client.connection import bootstrap_or_default
 from penstock.client.errors import ClientError
 from penstock.client.positions import (
-    POSITION_HELP,
     AtOffset,
     AtTime,
     Beginning,
+    Bound,
     End,
     Last,
     Position,
-    parse_position,
+    position_of,
 )
 from penstock.client.wire.cluster import WireCluster
 from penstock.client.wire.fetching import PartitionFetcher
@@ -40,10 +39,6 @@ if TYPE_CHECKING:
 # The threads that read partitions, and the Arrow batches that they may be ahead of their reader.
 READERS_MAX = 4
 BATCHES_AHEAD_MAX = 8
-
-# A position as it is given: an offset, a time, the word of a command (`-10`, `15m`), or one for
-# each partition.
-Bound: TypeAlias = int | str | datetime | Position | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +57,7 @@ def read_arrow(
     *,
     columns: Sequence[str] = COLUMNS,
     partitions: Sequence[int] | None = None,
-    bootstrap: str = DEFAULT_BOOTSTRAP,
+    bootstrap: str | None = None,
 ) -> "pa.Table":
     """The records of a topic as an Arrow table, by partition and offset.
 
@@ -100,14 +95,14 @@ def open_topic(
     *,
     columns: Sequence[str] = COLUMNS,
     partitions: Sequence[int] | None = None,
-    bootstrap: str = DEFAULT_BOOTSTRAP,
+    bootstrap: str | None = None,
 ) -> "TopicTable":
     """The same as something that can be read batch by batch, and more than once."""
     _require("pyarrow", "numpy")
     for name in columns:
         if name not in COLUMNS:
             raise ClientError(f"A topic has no column {name!r}; it has: {', '.join(COLUMNS)}.")
-    cluster = WireCluster(WireSettings(bootstrap=bootstrap))
+    cluster = WireCluster(WireSettings(bootstrap=bootstrap_or_default(bootstrap)))
     try:
         stretches = plan(cluster, topic, start, end, partitions)
     except BaseException:
@@ -134,7 +129,9 @@ def plan(
     earliest, latest = cluster.earliest(wanted), cluster.latest(wanted)
 
     def offsets(bound: Bound | Mapping[int, Bound], default: Position) -> dict[TopicPartition, int]:
-        positions = {one: _position(bound, one, default, now_ms) for one in wanted}
+        positions = {
+            one: position_of(bound, one.partition, default, now_ms=now_ms) for one in wanted
+        }
         times = {one: at.timestamp_ms for one, at in positions.items() if isinstance(at, AtTime)}
         by_time = cluster.at_timestamp(times) if times else {}
         return {
@@ -148,26 +145,6 @@ def plan(
 
 def _named(bound: Bound | Mapping[int, Bound]) -> set[int]:
     return set(bound) if isinstance(bound, Mapping) else set()
-
-
-def _position(
-    bound: Bound | Mapping[int, Bound], partition: TopicPartition, default: Position, now_ms: int
-) -> Position:
-    given = bound.get(partition.partition) if isinstance(bound, Mapping) else bound
-    match given:
-        case None:
-            return default
-        case datetime():
-            return AtTime(max(0, int(given.timestamp() * 1000)))
-        case int():
-            return AtOffset(given) if given >= 0 else Last(-given)
-        case str():
-            found = parse_position(given, now_ms=now_ms)
-            if found is None:
-                raise ClientError(f"{given!r} is not a position; give {POSITION_HELP}.")
-            return found
-        case _:
-            return given
 
 
 def _offset(position: Position, earliest: int, latest: int, by_time: int | None) -> int:

@@ -62,6 +62,7 @@ class Topics:
         self._asking = asking
 
     def all(self) -> list[TopicSummary]:
+        """Every topic, by name."""
         found = self._asking.metadata()
         return [
             TopicSummary(
@@ -78,6 +79,7 @@ class Topics:
         return [one.partition for one in self.describe(name).partitions]
 
     def describe(self, name: str) -> TopicDescription:
+        """A topic's partitions with their replicas; raises TopicNotFound."""
         client, what = self._asking.client, f"topic {name}"
         futures = self._ask(
             what,
@@ -94,6 +96,7 @@ class Topics:
         )
 
     def settings(self, name: str) -> Sequence[TopicSetting]:
+        """All settings in force for a topic, and where each comes from."""
         resource = ConfigResource(ResourceType.TOPIC, name)
         futures = self._asking.client.describe_configs(
             [resource], request_timeout=self._asking.timeout_s
@@ -143,6 +146,7 @@ class Topics:
         self._asking.answer(futures[name], what)
 
     def delete(self, name: str) -> None:
+        """Delete a topic and its records; raises TopicNotFound."""
         futures = self._asking.client.delete_topics(
             [name],
             request_timeout=self._asking.timeout_s,
@@ -151,6 +155,7 @@ class Topics:
         self._asking.answer(futures[name], f"topic {name}")
 
     def add_partitions(self, name: str, total: int) -> None:
+        """Give a topic more partitions. Keys may change theirs."""
         what = f"topic {name}"
         futures = self._ask(
             what,

@@ -202,13 +202,19 @@ class Coordinator:
     async def consumer_heartbeat(self, command: ConsumerHeartbeat) -> ConsumerAnswer:
         """A member of the new protocol joins, lives or leaves; answered once that is stored."""
         await self._until_ready()
-        group = self._host.state.consumer(command.group_id)
-        if group is not None:
-            answer, stored = self._consumers.decide(group, command)
-        else:
-            answer, stored = await self._begin_consumer_group(command)
+        decided = self.decide_at_once(command)
+        answer, stored = decided or await self._begin_consumer_group(command)
         await durable(stored)
         return answer
+
+    def decide_at_once(
+        self, command: ConsumerHeartbeat
+    ) -> tuple[ConsumerAnswer, asyncio.Future[None] | None] | None:
+        """The answer, and what it has to wait for; None where deciding itself may have to wait."""
+        if not self._is_active or not self._host.is_ready:
+            return None
+        group = self._host.state.consumer(command.group_id)
+        return None if group is None else self._consumers.decide(group, command)
 
     async def _begin_consumer_group(
         self, command: ConsumerHeartbeat

@@ -40,6 +40,7 @@ class Reason(Enum):
     BROKER_ID_NOT_REGISTERED = auto()
     # Records
     OFFSET_OUT_OF_RANGE = auto()
+    OFFSET_NOT_EXPECTED = auto()
     CORRUPT_MESSAGE = auto()
     INVALID_RECORD = auto()
     INVALID_TIMESTAMP = auto()

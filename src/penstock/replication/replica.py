@@ -164,8 +164,19 @@ class Replica(GroupMember):
 
     # Appending
 
-    def append(self, batches: Batch, *, many: bool = False, acks_all: bool = True) -> Appended:
-        """Takes one batch of a producer, or several where an old client's messages became such."""
+    def append(
+        self,
+        batches: Batch,
+        *,
+        many: bool = False,
+        acks_all: bool = True,
+        expected_offset: int | None = None,
+    ) -> Appended:
+        """Takes one batch of a producer, or several where an old client's messages became such.
+
+        With an expected offset, the batch is taken only if that is the offset that it gets: nobody
+        wrote since its producer last read.
+        """
         try:
             self._check_appendable(acks_all)
         except Refused as refused:
@@ -183,6 +194,9 @@ class Replica(GroupMember):
             if duplicate is not None:
                 return self._answer_duplicate(duplicate)
         base_offset = self.log_end_offset
+        if expected_offset is not None and expected_offset != base_offset:
+            detail = f"the next offset is {base_offset}, not {expected_offset}"
+            raise Refused(Reason.OFFSET_NOT_EXPECTED, detail)
         append_time_ms = now_ms if self._admission.stamps_append_time else -1
         pending = self._put(batch, header, now_ms)
         start = self._log.start_offset

@@ -1,8 +1,8 @@
 """The composition root: the only place that builds real sockets, disks and clocks.
 
 `parts.py` is what a node takes from the outside world, `node.py` one broker in a running event
-loop, `process.py` a process around it with signals and logs, `inspection.py` the logs of a stopped
-one.
+loop, `process.py` a process around it with signals and logs, `service_manager.py` what it says to
+systemd, `inspection.py` the logs of a stopped one.
 """
 
 from penstock.server.inspection import check_log, missing_tails, repair_log, trust_logs

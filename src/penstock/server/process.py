@@ -22,6 +22,7 @@ from penstock.net.listener import check_free
 from penstock.observe.logs import set_up_logs
 from penstock.server.doors import check_free_soon
 from penstock.server.node import Node
+from penstock.server.service_manager import ServiceManager
 
 # Parameters of mallopt(3), by their numbers in glibc.
 _M_TRIM_THRESHOLD = -1
@@ -61,8 +62,9 @@ def run(settings: Settings) -> int:
     _keep_large_buffers()
     gc.set_threshold(GC_THRESHOLD_AT_START)
     sys.setswitchinterval(THREAD_SWITCH_S)
+    manager = ServiceManager.of(os.environ)
     try:
-        _run_in_loop(_serve(settings))
+        _run_in_loop(_serve(settings, manager))
     except StartRefused as refused:
         print(f"penstock: {refused}", file=sys.stderr)
         return 1
@@ -83,7 +85,7 @@ def _keep_large_buffers() -> None:
         mallopt(_M_TRIM_THRESHOLD, 4 * KEPT_BUFFER_BYTES_MAX)
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: Settings, manager: ServiceManager) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -107,12 +109,14 @@ async def _serve(settings: Settings) -> None:
         f"penstock node {settings.node} ready: kafka={bound}{others} data={settings.data_dir}",
         flush=True,
     )
+    manager.ready(f"Node {settings.node} serves Kafka clients at {bound}.")
     # What was built so far lives as long as the process: no collection need look at it again, and
     # one over thousands of partitions would hold up every client.
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)
     await stop.wait()
     logger.info("stopping: answering the requests in flight")
+    manager.stopping()
     Thread(target=_end_if_the_disk_hangs, args=(settings.data_dir,), daemon=True).start()
     await node.stop()
     logger.info("stopped")

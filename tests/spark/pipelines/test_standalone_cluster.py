@@ -167,7 +167,6 @@ class Alerts:
     def __init__(self, consumer: Consumer) -> None:
         self.heard: set[tuple[str, int]] = set()
         self._consumer = consumer
-        consumer.subscribe(["alerts"])
 
     def listen(self) -> set[tuple[str, int]]:
         records = self._consumer.poll(0.1)
@@ -219,7 +218,11 @@ def test_a_worker_and_a_broker_die_while_the_pipeline_runs(java_home: Path, tmp_
         run.wait_until("all readings", lambda: run.count("readings") >= load.sent)
         run.wait_until("all windows", lambda: run.count("averages") >= len(closed))
         # Made only now: a member of a group that is not asked for minutes is taken for dead.
-        alerts = Alerts(stack.enter_context(Consumer(brokers.bootstrap, group="controllers")))
+        alerts = Alerts(
+            stack.enter_context(
+                Consumer("alerts", group="controllers", bootstrap=brokers.bootstrap)
+            )
+        )
         run.wait_until("all alerts", lambda: alerts.listen() >= expectation.alerts)
         assert run.stop() == 0, run.log()
 

@@ -170,6 +170,8 @@ async def test_nodes_are_described(tmp_path: Path) -> None:
         assert status.unready == ""
         assert status.gauges["partitions_led"] == 3
         assert status.gauges["partitions_under_replicated"] == 0
+        copies = await rig.ask(calls.DescribeCopies())
+        assert (copies.node, copies.late, copies.named) == (NODE, 0, [])
 
 
 async def test_a_desk_refuses_what_it_does_not_know(tmp_path: Path) -> None:

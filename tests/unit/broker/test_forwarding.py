@@ -94,7 +94,13 @@ class OtherNode:
         return topic.topic_id
 
     async def publish(
-        self, value: bytes, sequence: int = 0, *, partition: int = 0, within_s: float = 30.0
+        self,
+        value: bytes,
+        sequence: int = 0,
+        *,
+        partition: int = 0,
+        within_s: float = 30.0,
+        expected_offset: int | None = None,
     ) -> int:
         batch = build_batch(
             [Record(value=value, timestamp_ms=1)],
@@ -102,7 +108,9 @@ class OtherNode:
             producer_epoch=0,
             base_sequence=sequence,
         )
-        return await self.front.publish(self.topic_id, partition, batch, deadline(within_s))
+        return await self.front.publish(
+            self.topic_id, partition, batch, deadline(within_s), expected_offset
+        )
 
     async def values(self, offset: int = 0) -> list[bytes | None]:
         found = await self.front.read(
@@ -157,6 +165,19 @@ async def test_an_answer_that_gets_lost_doubles_nothing(tmp_path: Path) -> None:
         assert await other.publish(b"a", 0) == 0
         assert other.calls == 3
         assert await other.values() == [b"a"]
+
+
+async def test_a_write_that_expects_another_offset_is_refused(tmp_path: Path) -> None:
+    async with nodes(tmp_path) as other:
+        assert await other.publish(b"a", 0, expected_offset=0) == 0
+        for wrong in (0, 2):
+            with pytest.raises(Refused) as caught:
+                await other.publish(b"b", 1, expected_offset=wrong)
+            assert caught.value.reason is Reason.OFFSET_NOT_EXPECTED
+        # The sequence is still free, and a repeated batch is known before its offset is compared.
+        other.fates = [("answered", LOST), FINE]
+        assert await other.publish(b"b", 1, expected_offset=1) == 1
+        assert await other.values() == [b"a", b"b"]
 
 
 async def test_a_write_waits_for_the_next_leader(tmp_path: Path) -> None:

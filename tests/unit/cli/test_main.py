@@ -26,6 +26,7 @@ COMMANDS = [
     "sql",
     "bench",
     "doctor",
+    "health",
     "pipeline",
     "archive",
     "replay",

@@ -60,6 +60,8 @@ class Library:
         self._empty_polls = 0
 
     def poll(self, timeout: float) -> Message | None:
+        if self._left:
+            return self._left.pop(0)
         if not self.portions:
             self._empty_polls += 1
             assert self._empty_polls < 10, "somebody waits for records that are gone"
@@ -92,6 +94,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Library:
 def consumer(library: Library) -> Iterator[Consumer]:
     with Consumer(group="g") as made:
         made.assign({PLACE: 0})
+        library.stored.clear()
         yield made
 
 

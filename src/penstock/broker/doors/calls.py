@@ -70,6 +70,8 @@ class Publish(Call[Published]):
     partition: int
     batch: bytes
     wait_s: float
+    # Refused with OFFSET_NOT_EXPECTED if the batch can't get exactly this one.
+    expected_offset: int | None = None
 
 
 class Batches(Answer):
@@ -291,6 +293,18 @@ class Status(Answer):
 
 
 class DescribeNode(Call[Status]):
+    """Of the node that is asked."""
+
+
+class Copies(Answer):
+    """How many copies of a node are not in sync, and the names of some of them."""
+
+    node: int
+    late: int
+    named: list[str]
+
+
+class DescribeCopies(Call[Copies]):
     """Of the node that is asked."""
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from penstock.broker.doors import administration, queue_leaders, queues, streams
+from penstock.broker.doors import administration, copies, queue_leaders, queues, streams
 from penstock.broker.doors.desk import Desk, Method
 from penstock.broker.services import Services
 from penstock.broker.share_coordinators import Peers
@@ -11,6 +11,7 @@ from penstock.model.ids import BrokerId
 METHODS: tuple[Method[Any], ...] = (
     *streams.METHODS,
     *administration.METHODS,
+    *copies.METHODS,
     *queues.METHODS,
     *queue_leaders.METHODS,
 )

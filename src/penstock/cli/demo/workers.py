@@ -131,8 +131,9 @@ class Controller(threading.Thread):
     def run(self) -> None:
         options = {"client.id": self.name, "auto.commit.interval.ms": 500, "fetch.wait.max.ms": 100}
         try:
-            with Consumer(self._address, group=GROUP, options=options) as consumer:
-                consumer.subscribe(self._topics)
+            with Consumer(
+                self._topics, group=GROUP, bootstrap=self._address, options=options
+            ) as consumer:
                 self._read_until_stopped(consumer)
         except Exception as error:
             self._events.put(Failed(error=error))

@@ -6,7 +6,6 @@ second after it was made, however soon a broker answers; this one asks at once.
 
 import threading
 import time
-import zlib
 from collections.abc import Callable
 from random import Random
 from types import TracebackType
@@ -18,6 +17,7 @@ from penstock.client.wire.producing import ACKS_ALL
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
 from penstock.records.batch import HEADER_SIZE, build_batch
 from penstock.records.compression import Codec
+from penstock.records.key_hash import partition_of
 from penstock.records.record import Record
 
 # A batch of this size is sent at once; a smaller one waits that long for more records.
@@ -33,7 +33,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 class RecordProducer:
     """Writes to one topic; only one thread may call it.
 
-    Records with a key go where librdkafka's default puts them, by the CRC-32 of the key. Those
+    Records with a key go where Java's client puts them (murmur2), as from every door. Those
     without fill a batch in one partition, and then go on to another.
     """
 
@@ -141,7 +141,7 @@ class RecordProducer:
                 )
             return partition
         if key:
-            return zlib.crc32(key) % self.partition_count
+            return partition_of(key, self.partition_count)
         if self._sticky is None:
             self._sticky = self._random.randrange(self.partition_count)
         return self._sticky

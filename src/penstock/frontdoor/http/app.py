@@ -18,6 +18,7 @@ from penstock.frontdoor.http import (
     queue_events,
     queues,
     read,
+    registry,
 )
 from penstock.frontdoor.http.context import Context
 from penstock.frontdoor.http.guards import Guards
@@ -43,7 +44,8 @@ API_ROUTES: Final = (
     *administration.ROUTES,
     *operations.ROUTES,
 )
-ROUTES: Final = (*API_ROUTES, *openapi.routes(API_ROUTES))
+# Confluent describes the registry's API; this door's own description leaves it out.
+ROUTES: Final = (*API_ROUTES, *registry.ROUTES, *openapi.routes(API_ROUTES))
 # Of every answer: nobody may frame it, guess its type, or keep it.
 COMMON_HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
@@ -86,23 +88,25 @@ class App:
     async def _answered(self, request: Request, raw_path: bytes) -> tuple[str, Answer | None]:
         """The path of the route and the answer; None if there is nobody to be answered."""
         path = _NO_ROUTE
+        show: Callable[[Problem], Answer] = problem_answer
         try:
             self._guards.check_source(request)
             route, request.parameters, query_names = self._router.find(request.method, raw_path)
-            path = route.path
-            request.check_query(query_names)
+            path, show = route.path, route.show_problem
+            if query_names is not None:
+                request.check_query(query_names)
             self._guards.check_body_type(request, route)
             return path, await route.handler(self._context, request)
         except Problem as problem:
-            return path, problem_answer(problem)
+            return path, show(problem)
         except Refused as refused:
-            return path, problem_answer(Problem.of(refused))
+            return path, show(Problem.of(refused))
         except Gone:
             return path, None
         except Exception:
             logger.exception("%s %s failed", request.method, path)
             detail = "The server failed to handle this; its log says why."
-            return path, problem_answer(Problem(500, detail, reason="unknown_server_error"))
+            return path, show(Problem(500, detail, reason="unknown_server_error"))
 
     async def _send(self, answer: Answer, send: Send, *, is_head: bool) -> None:
         headers = list(COMMON_HEADERS)

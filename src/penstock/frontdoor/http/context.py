@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.broker.doors.calls import Call
 from penstock.frontdoor.http.limits import BODIES_BYTES_MAX, STREAMS_MAX
@@ -15,6 +15,9 @@ from penstock.frontdoor.remote.queueing import Queueing
 from penstock.frontdoor.remote.reading import Reader
 from penstock.frontdoor.remote.topics import Topics
 from penstock.frontdoor.remote.writing import Writer
+
+if TYPE_CHECKING:
+    from penstock.frontdoor.remote.registry import Registry
 
 T = TypeVar("T")
 
@@ -31,6 +34,8 @@ class Context:
     # Who follows a queue and has the message of a token: told what became of it, or how long the
     # lease is that began again.
     followed: dict[str, Callable[[str, int | None], None]] = field(default_factory=dict)
+    # Made when it is first used; see http/registry.py.
+    registry: "Registry | None" = None
     bodies_bytes: int = 0
     streams: int = 0
     _stopping: "asyncio.Future[None] | None" = None

@@ -1,6 +1,6 @@
 """Health and metrics, for those who run the node."""
 
-from penstock.broker.doors.calls import DescribeNode
+from penstock.broker.doors.calls import DescribeCopies, DescribeNode
 from penstock.frontdoor.http.context import Context
 from penstock.frontdoor.http.messages import Health
 from penstock.frontdoor.http.metrics import CONTENT_TYPE
@@ -24,6 +24,19 @@ async def ready(context: Context, _: Request) -> Answer:
     return json_answer(Health("ok", status.node))
 
 
+async def in_sync(context: Context, _: Request) -> Answer:
+    """Another node may be restarted once this one says so: nothing waits for it any more."""
+    try:
+        copies = await context.ask(DescribeCopies())
+    except Refused as refused:
+        return json_answer(Health("unready", detail=refused.detail), 503)
+    if not copies.late:
+        return json_answer(Health("ok", copies.node))
+    named, more = ", ".join(copies.named), copies.late - len(copies.named)
+    rest = f" and {more:,} more" if more else ""
+    return json_answer(Health("unready", copies.node, f"Not in sync: {named}{rest}."), 503)
+
+
 async def metrics(context: Context, _: Request) -> Answer:
     status = await context.ask(DescribeNode())
     body = context.metrics.exposition(status.gauges, context.streams)
@@ -43,6 +56,13 @@ ROUTES = (
         path="/health/ready",
         handler=ready,
         summary="Whether the node can serve clients: it belongs to a cluster with a controller.",
+        answers={200: Health, 503: Health},
+    ),
+    Route(
+        method="GET",
+        path="/health/in-sync",
+        handler=in_sync,
+        summary="Whether every copy that the node holds is in sync, so that another node may stop.",
         answers={200: Health, 503: Health},
     ),
     Route(

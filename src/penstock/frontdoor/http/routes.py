@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
 
 from penstock.frontdoor.http.problems import Problem
-from penstock.frontdoor.http.requests import JSON_TYPE, Answer, Request
+from penstock.frontdoor.http.requests import JSON_TYPE, Answer, Request, problem_answer
 
 if TYPE_CHECKING:
     from penstock.frontdoor.http.context import Context
@@ -42,6 +42,10 @@ class Route:
     answer_types: tuple[str, ...] = (JSON_TYPE,)
     # Statuses of problems beside those that every route may answer.
     problems: tuple[int, ...] = ()
+    # How problems look: those of an API that others defined are not problem documents.
+    show_problem: Callable[[Problem], Answer] = problem_answer
+    # Whether parameters that are not listed are ignored, as that API's own servers do.
+    ignores_parameters: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -66,10 +70,14 @@ class Router:
                 node = node.setdefault(_PARAMETER if segment[:1] == "{" else segment, {})
             methods = node.setdefault("", {})
             assert route.method not in methods, f"{route.method} {route.path} is there twice"
-            methods[route.method] = (route, route.names, frozenset(route.query_names))
+            names = None if route.ignores_parameters else frozenset(route.query_names)
+            methods[route.method] = (route, route.names, names)
 
-    def find(self, method: str, raw_path: bytes) -> tuple[Route, dict[str, str], frozenset[str]]:
-        """The route, what stands for its names, and its query's names; raises Problem."""
+    def find(
+        self, method: str, raw_path: bytes
+    ) -> tuple[Route, dict[str, str], frozenset[str] | None]:
+        """The route, what stands for its names, and its query's names, or None if it takes any;
+        raises Problem."""
         node: dict[str, Any] | None = self._root
         values: list[str] = []
         for segment in raw_path.decode("latin-1").split("/")[1:]:

@@ -8,6 +8,8 @@ _RENAMED = {
     Reason.THROTTLED: ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     Reason.INVALID_TOPIC: ErrorCode.INVALID_TOPIC_EXCEPTION,
     Reason.STORAGE_ERROR: ErrorCode.KAFKA_STORAGE_ERROR,
+    # No request of Kafka's names the offset that it expects.
+    Reason.OFFSET_NOT_EXPECTED: ErrorCode.INVALID_UPDATE_VERSION,
     # Clients take a failed authorisation of the transactional id as fatal, so a transactional
     # producer ends with a clear error instead of retrying forever.
     Reason.TRANSACTIONAL_ID_REFUSED: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,

@@ -1,6 +1,5 @@
 """Single records are written soon, where their keys belong, and in batches that the topic takes."""
 
-import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +17,7 @@ from penstock.protocol.kafka.messages.describe_configs import (
 )
 from penstock.protocol.kafka.messages.produce import ProduceRequest
 from penstock.records.batch import decode_records
+from penstock.records.key_hash import partition_of
 from tests.unit.client.wire.fake_broker import TOPIC, FakeCluster, FakeLog, wait_until
 
 MESSAGE_TOO_LARGE = 10
@@ -104,7 +104,7 @@ def test_a_key_decides_the_partition_as_with_librdkafka(
         for data in request.topic_data[0].partition_data:
             for record in decode_records(bytes(data.records or b"")):
                 found[record.key or b""] = data.index
-    assert found == {key: zlib.crc32(key) % PARTITIONS for key in keys}
+    assert found == {key: partition_of(key, PARTITIONS) for key in keys}
 
 
 def test_batches_are_no_larger_than_the_topic_takes(

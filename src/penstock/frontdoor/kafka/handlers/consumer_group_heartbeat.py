@@ -21,6 +21,7 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from penstock.broker.groups import ConsumerAnswer, ConsumerHeartbeat
+from penstock.broker.later import Later, Task
 from penstock.frontdoor.kafka.api import Api, Call
 from penstock.frontdoor.kafka.errors import error_code
 from penstock.model.errors import Reason, Refused
@@ -40,17 +41,28 @@ OWN_MEMBER_ID_FROM = 1
 NOT_SAID = -1
 
 
-async def handle(
+def handle(
     call: Call, request: ConsumerGroupHeartbeatRequest
-) -> ConsumerGroupHeartbeatResponse:
+) -> ConsumerGroupHeartbeatResponse | Later[ConsumerGroupHeartbeatResponse]:
     try:
         _check(call, request)
-        answer = await call.services.groups.consumer_heartbeat(_command(call, request))
+        answer = call.services.groups.consumer_heartbeat(_command(call, request))
     except Refused as refused:
-        return ConsumerGroupHeartbeatResponse(
-            error_code=error_code(refused), error_message=refused.detail
-        )
-    return _response(answer)
+        return _refused(refused)
+    return _response(answer.answer) if answer.is_settled else Task(_awaited(answer))
+
+
+async def _awaited(answer: Later[ConsumerAnswer]) -> ConsumerGroupHeartbeatResponse:
+    try:
+        return _response(await answer)
+    except Refused as refused:
+        return _refused(refused)
+
+
+def _refused(refused: Refused) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(
+        error_code=error_code(refused), error_message=refused.detail
+    )
 
 
 def _check(call: Call, request: ConsumerGroupHeartbeatRequest) -> None:

@@ -16,8 +16,7 @@ from penstock.client import Consumer
 def main() -> None:
     options = arguments()
     ends = time.monotonic() + options.seconds if options.seconds else float("inf")
-    with Consumer(options.brokers, group=options.group) as consumer:
-        consumer.subscribe([options.topic])
+    with Consumer(options.topic, group=options.group, bootstrap=options.brokers) as consumer:
         while time.monotonic() < ends:
             alerts = consumer.poll(0.5)
             for alert in alerts:

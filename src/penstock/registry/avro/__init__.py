@@ -1,0 +1,1 @@
+"""Avro: parsed by fastavro, compared by the resolution rules of the Avro specification."""

@@ -1,0 +1,1 @@
+"""Protobuf: parsed by proto-schema-parser, checked by protobuf itself, compared by wire types."""
