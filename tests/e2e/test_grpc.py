@@ -3,6 +3,7 @@ errors have their details; and that a leader's death loses and doubles nothing."
 
 import itertools
 import queue
+import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,11 +18,12 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
 )
 
 from penstock.testing import ProcessCluster
+from tests.e2e.clients import grpc_go
 from tests.e2e.grpc_client import Client, Generated, methods
 from tests.waiting import wait_until
 
 # One after the other: two clusters at once on two cores would measure each other.
-pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(240)]
 
 WAIT_S = 60.0
 
@@ -297,6 +299,11 @@ def test_a_client_generated_from_the_proto_runs_every_call(
     queue_up(client)
     client.administration.DeleteTopic(client.messages.DeleteTopicRequest(name="all"))
     assert methods(generated) == client.called
+
+
+@pytest.mark.skipif(shutil.which("go") is None, reason="not installed: go")
+def test_a_client_in_go_runs_every_call(cluster: ProcessCluster, generated: Generated) -> None:
+    assert grpc_go.run_every_call(cluster.nodes[2].grpc) == methods(generated)
 
 
 # Errors
