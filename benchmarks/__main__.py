@@ -15,6 +15,7 @@ from benchmarks import (
     fetch_many,
     first_write,
     groups,
+    grpc_door,
     http_door,
     latency_over_partitions,
     many_partitions,
@@ -61,6 +62,7 @@ WORKLOADS: dict[str, Workload] = {
     "groups": groups.run,
     "queues": queues.run,
     "http": http_door.run,
+    "grpc": grpc_door.run,
 }
 
 SPARK_WORKLOADS: dict[str, SparkWorkload] = {
