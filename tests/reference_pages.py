@@ -19,7 +19,7 @@ from penstock.frontdoor.http.routes import Route
 from penstock.frontdoor.kafka.api import Api
 from penstock.frontdoor.kafka.api_table import APIS
 from penstock.model.errors import Reason
-from tests import client_reference
+from tests import client_reference, grpc_reference
 from tests.documents import ROOT
 from tests.sim.core import mutations as core_mutations
 from tests.sim.core.test_mutations import DIRECTED as CORE_DIRECTED
@@ -266,6 +266,7 @@ def _named(test: Callable[[], None]) -> str:
 
 
 PAGES = {
+    "grpc.md": grpc_reference.page,
     "http.md": http,
     "kafka-apis.md": kafka_apis,
     "kafka-settings.md": kafka_settings,
