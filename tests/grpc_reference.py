@@ -27,16 +27,16 @@ _TYPES = {
 HEAD = """\
 # gRPC
 
-What a node answers on its gRPC listener. [Use gRPC](../how-to/use-grpc.md) shows it by examples in
-Python and Go. The interface is one file, `penstock_v1.proto`, which is part of the installed package
+What a node answers on its gRPC listener. [Use gRPC](../how-to/use-grpc.md) shows it by examples.
+The interface is one file, `penstock_v1.proto`, which is part of the installed package
 (`penstock/frontdoor/grpc`). It imports nothing, so every gRPC toolchain compiles it as it is.
 
 """
 
 SERVICES_HEAD = """
-A node also answers `grpc.health.v1.Health` (`SERVING` when it is ready, for the node as `""` and for
-each service) and server reflection, so tools such as `grpcurl` need no file. Records that wait for a
-time have the headers `penstock.deliver.at` or `penstock.deliver.after`, as in [Use
+A node also answers `grpc.health.v1.Health` (`SERVING` when it is ready, for the node as `""` and
+for each service) and server reflection, so tools such as `grpcurl` need no file. Records that wait
+for a time have the headers `penstock.deliver.at` or `penstock.deliver.after`, as in [Use
 queues](../how-to/use-queues.md).
 
 ## Services
