@@ -39,6 +39,7 @@ $(STAMP): pyproject.toml
 	  echo "Penstock needs Python 3.11 or newer on PATH, and none was found." >&2; exit 1; \
 	fi; \
 	set -e; \
+	echo "Making .venv with every extra, Spark among them: about 1.5 GB, a few minutes once."; \
 	$$python -m venv .venv; \
 	$(BIN)/python -m pip uninstall --quiet --quiet --disable-pip-version-check --yes $(FORMER_NAME); \
 	extras=$$($(BIN)/python -c 'import tomllib; print(",".join(tomllib.load(open("pyproject.toml", "rb"))["project"].get("optional-dependencies", {})))'); \
@@ -72,8 +73,9 @@ format: $(STAMP) ## Rewrite the sources in the project's format.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(STAMP) ## Write the reference pages that follow from the code.
+docs: $(STAMP) ## Write the reference pages that follow from the code, and the dashboards.
 	$(BIN)/python -m tests.reference_pages
+	$(BIN)/python -m tests.dashboards
 
 # The description that messages.py is built from, and their types.
 GRPC := src/penstock/frontdoor/grpc
@@ -85,7 +87,7 @@ proto: $(STAMP) ## Compile the gRPC interface, after a change of penstock_v1.pro
 bench: java ## Measure the named workloads; BENCH=quick for a smoke run.
 	$(BIN)/python -m benchmarks --mode $(BENCH)
 
-sim: $(STAMP) ## Simulate core, replicas, nodes and queues: SEEDS seeds (1000) from SEED (1) each.
+sim: $(STAMP) ## Simulate core, replicas, nodes, queues and locks: SEEDS seeds (1000) from SEED (1) each.
 	$(BIN)/python -m tests.sim --seeds $(SEEDS) --seed $(SEED)
 
 # A run of replicas or whole nodes takes about ten times as long as one of the core alone.
@@ -94,6 +96,7 @@ soak: java ## Simulate SOAK_SEEDS seeds (10000, half of it for nodes) and run th
 	$(BIN)/python -m tests.sim --layer replicas --seeds $$(($(SOAK_SEEDS) / 2))
 	$(BIN)/python -m tests.sim --layer nodes --seeds $$(($(SOAK_SEEDS) / 2))
 	$(BIN)/python -m tests.sim --layer queues --seeds $$(($(SOAK_SEEDS) / 4))
+	$(BIN)/python -m tests.sim --layer locks --seeds $$(($(SOAK_SEEDS) / 4))
 	$(BIN)/python -m tests.sim --layer power-cut --seeds $$(($(SOAK_SEEDS) / 10))
 	$(BIN)/python -m tests.sim --layer flipped-tail --seeds $$(($(SOAK_SEEDS) / 10))
 	$(BIN)/python -m tests.sim --layer two-flipped-tails --seeds $$(($(SOAK_SEEDS) / 10))

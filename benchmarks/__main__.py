@@ -17,6 +17,7 @@ from benchmarks import (
     groups,
     grpc_door,
     http_door,
+    install,
     latency_over_partitions,
     many_partitions,
     pipeline_iot,
@@ -46,6 +47,7 @@ Workload = Callable[[Mode, Path], Iterable[Found]]
 SparkWorkload = Callable[[Mode, Path, SparkRig], Iterator[Figure | Note]]
 
 WORKLOADS: dict[str, Workload] = {
+    "install": install.run,
     "start": start_up.run,
     "partitions": many_partitions.run,
     "requests": small_requests.run,

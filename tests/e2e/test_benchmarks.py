@@ -42,6 +42,8 @@ PROMISED_OF_SHORT: Bounds = {
 # All others take a minute together.
 SHORT = ("start", "requests")
 PROMISED: Bounds = {
+    ("install", "size of the wheel"): 3,
+    ("install", "pip install, warm cache, median"): 20,
     ("1,000 partitions", "created"): 5,
     ("1,000 partitions", "idle CPU"): 3,
     ("fetch of 500 partitions, one with news", "broker CPU"): 0.5,

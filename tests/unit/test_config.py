@@ -202,6 +202,13 @@ def test_log_settings() -> None:
     assert "auto, text, json" in refusal({"log_format": "xml"})
 
 
+def test_metrics_are_on_unless_they_are_turned_off() -> None:
+    assert load({}, {}).metrics
+    assert not load({}, {"PENSTOCK_METRICS": "OFF"}).metrics
+    assert ("metrics", "off", "flag --metrics") in load({"metrics": "off"}, {}).effective()
+    assert "it must be on or off" in refusal({"metrics": "maybe"})
+
+
 def test_the_time_between_scrubs_is_a_number_of_hours() -> None:
     assert load({}, {}).scrub_hours == 168
     assert load({}, {"PENSTOCK_SCRUB_HOURS": "0"}).scrub_hours == 0

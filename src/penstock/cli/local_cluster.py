@@ -93,6 +93,7 @@ def _child(settings: Settings, member: Member, addresses: Mapping[int, str]) -> 
         flags=[
             *("--log-format", settings.log_format, "--log-level", settings.log_level),
             *("--scrub-hours", str(settings.scrub_hours)),
+            *("--metrics", "on" if settings.metrics else "off"),
             *("--disk-timeout-ms", str(settings.disk_timeout_ms)),
             *(("--http-hosts", ",".join(settings.http_hosts)) if settings.http_hosts else ()),
         ],

@@ -104,6 +104,8 @@ class Settings:
     log_format: LogFormat = LogFormat.AUTO
     log_level: LogLevel = LogLevel.INFO
     scrub_hours: int = 168
+    # Whether the node counts what it does, for /metrics.
+    metrics: bool = True
     # Kafka's broker settings by Kafka's names, unchecked here: the cluster knows their meaning.
     broker: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     # Where a value came from, by setting; `broker` has one entry per key, "broker.num.partitions".
@@ -376,6 +378,8 @@ def _shown(setting: Setting, value: object) -> str:
         return ",".join(value)
     if setting.is_secret:
         return HIDDEN
+    if isinstance(value, bool):
+        return values.ON if value else OFF
     if isinstance(value, Mapping):
         return ",".join(f"{node}={endpoint}" for node, endpoint in value.items())
     return str(value)
@@ -494,6 +498,13 @@ SETTINGS: tuple[Setting, ...] = (
         "168",
         values.parse_hours,
         "Check all data for damage every N hours; 0 never.",
+    ),
+    _setting(
+        "metrics",
+        "on|off",
+        "on",
+        values.parse_switch,
+        "Whether the node counts what it does and shows it at /metrics.",
     ),
     _setting(
         "broker",

@@ -78,6 +78,9 @@ class Reason(Enum):
     # Queues
     INVALID_RECORD_STATE = auto()
     FENCED_STATE_EPOCH = auto()
+    # Locks
+    LOCK_HELD = auto()
+    LOCK_NOT_HELD = auto()
     # Last resort: a bug of ours that was caught at the door
     UNKNOWN_SERVER_ERROR = auto()
 

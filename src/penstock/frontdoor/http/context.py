@@ -11,6 +11,7 @@ from penstock.frontdoor.http.metrics import Metrics
 from penstock.frontdoor.http.problems import Problem
 from penstock.frontdoor.http.requests import Gone, Request
 from penstock.frontdoor.remote.broker import Broker
+from penstock.frontdoor.remote.locks import Locks
 from penstock.frontdoor.remote.queueing import Queueing
 from penstock.frontdoor.remote.reading import Reader
 from penstock.frontdoor.remote.topics import Topics
@@ -28,6 +29,7 @@ class Context:
     topics: Topics
     writer: Writer
     reader: Reader
+    locks: Locks
     metrics: Metrics
     now_ms: Callable[[], int]
     queueing: Queueing

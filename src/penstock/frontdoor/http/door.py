@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from penstock.frontdoor.http.app import App
 from penstock.frontdoor.http.context import Context
-from penstock.frontdoor.http.metrics import Metrics
+from penstock.frontdoor.http.metrics import HTTP, Metrics
 from penstock.frontdoor.http.server import HttpServer
 from penstock.frontdoor.remote.parts import Parts
 
@@ -26,10 +26,12 @@ class HttpDoor:
             writer=parts.writer,
             reader=parts.reader,
             queueing=parts.queueing,
+            locks=parts.locks,
             metrics=Metrics(),
             now_ms=lambda: time.time_ns() // 1_000_000,
         )
-        self._server = HttpServer(App(self._context, hosts), sockets, drain_s)
+        self._server = server = HttpServer(App(self._context, hosts), sockets, drain_s)
+        self._context.metrics.connections[HTTP] = lambda: len(server.server_state.connections)
 
     async def run_until_stopped(self) -> None:
         await self._server.run_until_stopped()

@@ -103,7 +103,6 @@ async def _stream(
                 yield BEAT
             for partition, chunk in chunks:
                 if chunk.records:
-                    context.metrics.read.inc(len(chunk.records))
                     yield _events(chunk, partition, positions, encoding)
                 positions[partition] = chunk.next_offset
                 following.read(partition, chunk.next_offset)

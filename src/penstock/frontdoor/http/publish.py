@@ -47,7 +47,7 @@ async def publish(context: Context, request: Request) -> Answer:
     body = await request.body()
     wanted = _records(request, body, context.now_ms())
     outcomes = await context.writer.write(name, wanted, key)
-    return _answer(context, _results(outcomes, len(wanted)))
+    return _answer(_results(outcomes, len(wanted)))
 
 
 def _idempotency_key(request: Request) -> str | None:
@@ -188,9 +188,8 @@ def _results(outcomes: Sequence[Outcome], count: int) -> list[Written | Refused]
 _UNWRITTEN: Final = Refused(Reason.UNKNOWN_SERVER_ERROR)
 
 
-def _answer(context: Context, outcomes: Sequence[Written | Refused]) -> Answer:
+def _answer(outcomes: Sequence[Written | Refused]) -> Answer:
     refusals = [each for each in outcomes if isinstance(each, Refused)]
-    context.metrics.written.inc(len(outcomes) - len(refusals))
     if not refusals:
         return json_answer(WrittenRecords(outcomes))  # type: ignore[arg-type]
     if len(refusals) == len(outcomes):

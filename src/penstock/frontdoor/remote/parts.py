@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass
 
 from penstock.frontdoor.remote.broker import Broker, Channel
+from penstock.frontdoor.remote.locks import Locks
 from penstock.frontdoor.remote.publishing import Publisher
 from penstock.frontdoor.remote.queueing import Queueing
 from penstock.frontdoor.remote.reading import Reader
@@ -18,15 +19,18 @@ class Parts:
     writer: Writer
     reader: Reader
     queueing: Queueing
+    locks: Locks
 
     @classmethod
     def on(cls, channel: Channel) -> "Parts":
         broker = Broker(channel)
-        topics = Topics(broker, asyncio.get_running_loop().time)
+        now_s = asyncio.get_running_loop().time
+        topics = Topics(broker, now_s)
         return cls(
             broker=broker,
             topics=topics,
             writer=Writer(topics, Publisher(broker)),
             reader=Reader(broker),
             queueing=Queueing(broker),
+            locks=Locks(broker, now_s),
         )

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import MutableMapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ from penstock.frontdoor.http.app import App
 from penstock.frontdoor.http.context import Context
 from penstock.frontdoor.http.metrics import Metrics
 from penstock.frontdoor.remote.broker import Broker
+from penstock.frontdoor.remote.locks import Locks
 from penstock.frontdoor.remote.publishing import Publisher
 from penstock.frontdoor.remote.queueing import Queueing
 from penstock.frontdoor.remote.reading import Reader
@@ -43,6 +45,7 @@ class Client:
             topics=topics,
             writer=Writer(topics, Publisher(broker)),
             reader=Reader(broker),
+            locks=Locks(broker, time.monotonic),
             metrics=Metrics(),
             queueing=Queueing(broker),
             now_ms=lambda: START_MS,
