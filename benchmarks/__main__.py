@@ -15,6 +15,7 @@ from benchmarks import (
     fetch_many,
     first_write,
     groups,
+    grpc_door,
     http_door,
     install,
     latency_over_partitions,
@@ -65,6 +66,7 @@ WORKLOADS: dict[str, Workload] = {
     "queues": queues.run,
     "http": http_door.run,
     "registry": registry.run,
+    "grpc": grpc_door.run,
 }
 
 SPARK_WORKLOADS: dict[str, SparkWorkload] = {

@@ -30,7 +30,7 @@ from penstock.registry import errors as registry_errors
 from penstock.registry import json_text
 from penstock.registry import schemas as registry_schemas
 from penstock.registry import state as registry_state
-from tests import client_reference
+from tests import client_reference, grpc_reference
 from tests.documents import ROOT
 from tests.sim.core import mutations as core_mutations
 from tests.sim.core.test_mutations import DIRECTED as CORE_DIRECTED
@@ -412,6 +412,7 @@ def _metrics_of(title: str, families: Iterable[Family]) -> str:
 
 
 PAGES = {
+    "grpc.md": grpc_reference.page,
     "http.md": http,
     "metrics.md": metrics,
     "kafka-apis.md": kafka_apis,

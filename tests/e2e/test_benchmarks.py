@@ -105,6 +105,9 @@ for clients in ("one client", "20 clients"):
         PROMISED_OF_LATENCY[place, "p99, durable"] = worst
         PROMISED_OF_LATENCY[place, "p50, without sync"] = unsynced
 PROMISED_AT_LEAST = {
+    ("grpc", "one record a call"): 3_000,
+    ("grpc", "PublishStream of 100 B"): 100_000,
+    ("grpc", "Subscribe of 100 B"): 100_000,
     ("http", "one record a request"): 2_500,
     ("http", "NDJSON of 100 B"): 150_000,
 }

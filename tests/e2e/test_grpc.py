@@ -1,20 +1,29 @@
-"""Proves on three nodes that a client generated from the .proto alone can run every call, that
-errors have their details, and that the death of a leader loses and doubles nothing."""
+"""Proves on three nodes that a client generated from the .proto alone can run every call, and that
+errors have their details; and that a leader's death loses and doubles nothing."""
 
+import itertools
 import queue
+import shutil
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import grpc
 import pytest
 from google.rpc import error_details_pb2, status_pb2
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
+    ProtoReflectionDescriptorDatabase,
+)
 
 from penstock.testing import ProcessCluster
+from tests.e2e.clients import grpc_go
 from tests.e2e.grpc_client import Client, Generated, methods
 from tests.waiting import wait_until
 
 # One after the other: two clusters at once on two cores would measure each other.
-pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(240)]
 
 WAIT_S = 60.0
 
@@ -290,3 +299,250 @@ def test_a_client_generated_from_the_proto_runs_every_call(
     queue_up(client)
     client.administration.DeleteTopic(client.messages.DeleteTopicRequest(name="all"))
     assert methods(generated) == client.called
+
+
+@pytest.mark.skipif(shutil.which("go") is None, reason="not installed: go")
+def test_a_client_in_go_runs_every_call(cluster: ProcessCluster, generated: Generated) -> None:
+    assert grpc_go.run_every_call(cluster.nodes[2].grpc) == methods(generated)
+
+
+# Errors
+
+
+def refusal(method: Callable[..., Any], request: Any, **given: Any) -> grpc.RpcError:
+    with pytest.raises(grpc.RpcError) as caught:
+        method(request, **given)
+    return caught.value
+
+
+def test_errors_have_a_code_a_sentence_and_a_reason(client: Client) -> None:
+    pb, streams = client.messages, client.streams
+    record = pb.NewRecord(value=b"v")
+    client.administration.CreateTopic(pb.CreateTopicRequest(name="bad", partitions=2))
+    for method, request, code, reason in (
+        (streams.Fetch, pb.FetchRequest(topic="none"), "NOT_FOUND", "UNKNOWN_TOPIC_OR_PARTITION"),
+        (streams.Fetch, pb.FetchRequest(topic="bad"), "INVALID_ARGUMENT", "INVALID_REQUEST"),
+        (
+            streams.Fetch,
+            pb.FetchRequest(topic="bad", partition=0, start=pb.Start(offset=9)),
+            "OUT_OF_RANGE",
+            "OFFSET_OUT_OF_RANGE",
+        ),
+        (streams.Publish, pb.PublishRequest(topic="bad"), "INVALID_ARGUMENT", "INVALID_REQUEST"),
+        (
+            streams.Publish,
+            pb.PublishRequest(topic="bad/name", records=[record]),
+            "INVALID_ARGUMENT",
+            "INVALID_TOPIC",
+        ),
+        (
+            client.administration.CreateTopic,
+            pb.CreateTopicRequest(name="bad"),
+            "ALREADY_EXISTS",
+            "TOPIC_ALREADY_EXISTS",
+        ),
+        (
+            client.queues.Poll,
+            pb.PollRequest(topic="bad", group="g", lease_ms=5),
+            "INVALID_ARGUMENT",
+            "INVALID_REQUEST",
+        ),
+        (
+            client.groups.DescribeGroup,
+            pb.DescribeGroupRequest(group_id="none"),
+            "NOT_FOUND",
+            "GROUP_ID_NOT_FOUND",
+        ),
+    ):
+        error = refusal(method, request)
+        assert error.code().name == code, error
+        info = error_info(error)
+        assert (info.reason, info.domain) == (reason, "penstock")
+        assert error.details().endswith(".")
+
+
+def test_a_bad_field_is_named(client: Client) -> None:
+    pb = client.messages
+    record = pb.NewRecord(value=b"v", timestamp_ms=-5)
+    error = refusal(client.streams.Publish, pb.PublishRequest(topic="t", records=[record]))
+    details = dict(error.trailing_metadata())["grpc-status-details-bin"]
+    bad = error_details_pb2.BadRequest()
+    assert status_pb2.Status.FromString(details).details[1].Unpack(bad)
+    assert [each.field for each in bad.field_violations] == ["records[0].timestamp_ms"]
+
+
+def test_bytes_that_are_no_message_are_refused(client: Client) -> None:
+    call = client.plain_channel.unary_unary("/penstock.v1.Streams/Publish")
+    error = refusal(call, b"\xff\xff\xff")
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    talk = client.plain_channel.stream_stream("/penstock.v1.Streams/PublishStream")
+    error = refusal(lambda requests: list(talk(requests)), iter([b"\xff\xff"]))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    error = refusal(client.plain_channel.unary_unary("/penstock.v1.Streams/Nothing"), b"")
+    assert error.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_a_deadline_bounds_what_is_waited_for(client: Client) -> None:
+    """The answer, with nothing in it, comes before the deadline."""
+    pb = client.messages
+    client.administration.CreateTopic(pb.CreateTopicRequest(name="still", partitions=1))
+    fetched = client.streams.Fetch(pb.FetchRequest(topic="still", wait_ms=30_000), timeout=2.0)
+    assert not fetched.records
+    # The first poll makes the queue, which may take longer.
+    client.queues.Poll(pb.PollRequest(topic="still", group="still"))
+    request = pb.PollRequest(topic="still", group="still", wait_ms=30_000)
+    assert not client.queues.Poll(request, timeout=2.0).messages
+
+
+def has_queue(client: Client, of: dict[str, str]) -> bool:
+    try:
+        return bool(client.queues.Stats(client.messages.StatsRequest(**of)).partitions)
+    except grpc.RpcError as error:
+        if error.code() is not grpc.StatusCode.NOT_FOUND:
+            raise
+        return False
+
+
+def test_a_poll_that_is_cancelled_leaves_nothing_leased(client: Client) -> None:
+    pb = client.messages
+    of = {"topic": "cancelled", "group": "cancelled"}
+    client.administration.CreateTopic(pb.CreateTopicRequest(name="cancelled", partitions=1))
+    waiting = client.queues.Poll.future(pb.PollRequest(**of, wait_ms=30_000))
+    wait_until("the queue is there", lambda: has_queue(client, of))
+    waiting.cancel()
+    client.streams.Publish(pb.PublishRequest(topic="cancelled", records=[pb.NewRecord(value=b"v")]))
+    polled = client.queues.Poll(pb.PollRequest(**of, wait_ms=20_000))
+    assert [(each.record.value, each.attempt) for each in polled.messages] == [(b"v", 1)]
+
+
+# Health and reflection
+
+
+def test_health_follows_the_node_and_reflection_lists_the_services(
+    client: Client, generated: Generated
+) -> None:
+    health = health_pb2_grpc.HealthStub(client.plain_channel)
+    services = generated.messages.DESCRIPTOR.services_by_name.values()
+    names = {service.full_name for service in services}
+    for name in ("", *names):
+        answer = health.Check(health_pb2.HealthCheckRequest(service=name))
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+    error = refusal(health.Check, health_pb2.HealthCheckRequest(service="none"))
+    assert error.code() is grpc.StatusCode.NOT_FOUND
+    watching = health.Watch(health_pb2.HealthCheckRequest())
+    assert next(watching).status == health_pb2.HealthCheckResponse.SERVING
+    watching.cancel()
+    described = ProtoReflectionDescriptorDatabase(client.plain_channel)
+    assert names <= set(described.get_services())
+    assert described.FindFileContainingSymbol("penstock.v1.Streams").name == "penstock_v1.proto"
+
+
+# A leader's death
+
+
+class Publisher(threading.Thread):
+    """Publishes on one stream through one node until it is stopped. With keys it goes on by another
+    node when its own is lost, and repeats what was not answered."""
+
+    def __init__(self, generated: Generated, addresses: list[str], *, is_keyed: bool) -> None:
+        super().__init__()
+        self.generated = generated
+        self.addresses = addresses
+        self.is_keyed = is_keyed
+        self.label = f"{addresses[0]}-{is_keyed}"
+        self.acknowledged: list[str] = []
+        self.stopping = threading.Event()
+        self.reconnects = 0
+
+    def run(self) -> None:
+        for address in itertools.cycle(self.addresses):
+            with Client(self.generated, address) as client:
+                try:
+                    self._publish(client)
+                except grpc.RpcError:
+                    assert self.is_keyed, "a node that lives keeps its streams"
+                    self.reconnects += 1
+                else:
+                    return
+
+    def _publish(self, client: Client) -> None:
+        pb = client.messages
+        talk = Talk(client.streams.PublishStream)
+        # Five requests are under way.
+        under_way: queue.SimpleQueue[str] = queue.SimpleQueue()
+        numbers = itertools.count(len(self.acknowledged))
+        while not self.stopping.is_set() or not under_way.empty():
+            while under_way.qsize() < 5 and not self.stopping.is_set():
+                value = f"{self.label}-{next(numbers)}"
+                talk.say(
+                    pb.PublishRequest(
+                        topic="durable",
+                        records=[pb.NewRecord(key=value.encode(), value=value.encode())],
+                        idempotency_key=value if self.is_keyed else "",
+                    )
+                )
+                under_way.put(value)
+            talk.hear("written")
+            self.acknowledged.append(under_way.get())
+        talk.end()
+
+
+def all_values(client: Client, topic: str, partitions: int) -> Counter[str]:
+    pb = client.messages
+    found: Counter[str] = Counter()
+    for partition in range(partitions):
+        offset = 0
+        while True:
+            page = client.streams.Fetch(
+                pb.FetchRequest(
+                    topic=topic,
+                    partition=partition,
+                    start=pb.Start(offset=offset),
+                    records_max=10_000,
+                )
+            )
+            found.update(record.value.decode() for record in page.records)
+            offset = page.next_offset
+            if offset >= page.high_watermark:
+                break
+    return found
+
+
+def test_nothing_is_lost_or_doubled_when_a_leader_dies_under_streams(
+    cluster: ProcessCluster, generated: Generated
+) -> None:
+    cluster.create_topic("durable", partitions=3, replication_factor=3)
+    cluster.await_in_sync()
+    victim = cluster.leader("durable").number
+    others = [cluster.nodes[node].grpc for node in cluster.nodes if node != victim]
+    running = [Publisher(generated, others, is_keyed=False)]
+    # One that loses its own node.
+    running.append(Publisher(generated, [cluster.nodes[victim].grpc, *others], is_keyed=True))
+    for publisher in running:
+        publisher.start()
+
+    def await_progress() -> None:
+        wanted = [len(publisher.acknowledged) + 30 for publisher in running]
+        wait_until(
+            "all publish",
+            lambda: all(
+                len(publisher.acknowledged) > count
+                for publisher, count in zip(running, wanted, strict=True)
+            ),
+        )
+
+    await_progress()
+    cluster.nodes[victim].kill()
+    await_progress()
+    cluster.nodes[victim].start()
+    for publisher in running:
+        publisher.stopping.set()
+    for publisher in running:
+        publisher.join(WAIT_S)
+        assert not publisher.is_alive()
+    assert running[1].reconnects
+    with Client(generated, others[0]) as client:
+        found = all_values(client, "durable", 3)
+    assert not {value for value, times in found.items() if times > 1}
+    for publisher in running:
+        assert set(publisher.acknowledged) <= set(found)
