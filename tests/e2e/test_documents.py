@@ -31,6 +31,7 @@ HOW_TO = [
     "run-a-node",
     "choose-durability",
     "use-queues",
+    "hold-locks",
     "use-http",
     "ask-with-sql",
 ]
@@ -93,6 +94,7 @@ class Reader:
         self.address = f"{ready['host']}:{ready['port']}"
         self.http = ready["http"]
         self._environment["PENSTOCK_BOOTSTRAP"] = self.address
+        self._environment["PENSTOCK_HTTP_ADDRESS"] = self.http
 
     def _run(self, command: list[str]) -> None:
         outcome = subprocess.run(
