@@ -79,8 +79,8 @@ class Lock:
         on_lost: Callable[[], object] | None = None,
         door: Door | None = None,
     ) -> None:
-        """`wait_s` is how long `with` waits for the lock, without a limit if it is None; `on_lost` is
-        called by another thread as soon as it is known that the lock is lost. `http` are
+        """`wait_s` is how long `with` waits for the lock, without a limit if it is None. `on_lost`
+        is called by another thread as soon as it is known that the lock is lost. `http` are
         addresses of HTTP doors, HOST:PORT, by default those in PENSTOCK_HTTP_ADDRESS."""
         if lease_s < LEASE_S_MIN:
             raise ClientError(f"A lease must be at least {LEASE_S_MIN:g} s, not {lease_s:g} s.")
