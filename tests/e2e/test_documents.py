@@ -33,6 +33,7 @@ HOW_TO = [
     "choose-durability",
     "use-queues",
     "use-queues-with-curl",
+    "hold-locks",
     "use-http",
     "use-schemas",
     "use-grpc",
@@ -99,6 +100,7 @@ class Reader:
         self.grpc = ready["grpc"]
         self.http = ready["http"]
         self._environment["PENSTOCK_BOOTSTRAP"] = self.address
+        self._environment["PENSTOCK_HTTP_ADDRESS"] = self.http
 
     def _run(self, command: list[str]) -> None:
         outcome = subprocess.run(
