@@ -94,6 +94,7 @@ class Reader:
         self.address = f"{ready['host']}:{ready['port']}"
         self.http = ready["http"]
         self._environment["PENSTOCK_BOOTSTRAP"] = self.address
+        self._environment["PENSTOCK_REGISTRY"] = f"http://{self.http}"
 
     def _run(self, command: list[str]) -> None:
         outcome = subprocess.run(
