@@ -125,6 +125,25 @@ def test_curl_and_kafkas_clients_use_the_same_topic(
     )
 
 
+def test_a_topic_is_an_arrow_stream(client: httpx.Client, topic: str) -> None:
+    pa = pytest.importorskip("pyarrow")
+    written = {"value": "x" * 1_000, "encoding": "text", "key": "k", "headers": {"h": "v"}}
+    for _ in range(10):
+        answer = client.post(f"/v1/topics/{topic}/records", json={"records": [written] * 3_000})
+        assert answer.status_code == 200, answer.text
+    accept = {"accept": "application/vnd.apache.arrow.stream"}
+    answer = client.get(f"/v1/topics/{topic}/records", headers=accept)
+    assert answer.headers["content-type"] == accept["accept"]
+    found = pa.ipc.open_stream(answer.content).read_all()
+    assert found["offset"].to_pylist() == list(range(30_000))
+    assert set(found["value"].to_pylist()) == {b"x" * 1_000}
+    assert found["headers"][0].as_py() == [{"key": "h", "value": b"v"}]
+    # A client that goes away in the middle leaves nothing behind.
+    with client.stream("GET", f"/v1/topics/{topic}/records", headers=accept) as opened:
+        next(opened.iter_bytes())
+    assert client.get(f"/v1/topics/{topic}/records?limit=1", headers=accept).status_code == 200
+
+
 def test_topics_and_settings_are_administered(client: httpx.Client) -> None:
     made = client.post("/v1/topics", json={"name": "administered", "partitions": 2})
     assert (made.status_code, made.json()["partitions"]) == (201, 2)

@@ -7,6 +7,7 @@ type: then the field is NULL, as with Spark's `from_json`. What can't be decoded
 the column `decode_error` says why.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -24,6 +25,7 @@ from penstock.columns.layout import COLUMNS
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from sqlglot.expressions import Expr
 
     from penstock.columns.values.results import ColumnDecoder
 
@@ -49,6 +51,10 @@ class Values:
     message: str | None = None
     # "confluent": the values begin as the serialisers of a schema registry write them.
     framing: str | None = None
+    # The address of a schema registry: the values begin with ids of its schemas. They are read as
+    # of the newest schema of the subject, by default TOPIC-value, or by `schema`.
+    registry: str | None = None
+    subject: str | None = None
 
 
 DETECTED = Values()
@@ -118,7 +124,7 @@ class Session:
         wanted = read_query(query)
         there = self._cluster.partitions_known(wanted.tables) if wanted.tables else {}
         for name in there:
-            self._add(name, wanted.columns)
+            self._add(name, wanted)
         try:
             reader = self._database.sql(query).to_arrow_reader()
         except duckdb.Error as error:
@@ -148,12 +154,13 @@ class Session:
 
     # Topics as tables
 
-    def _add(self, topic: str, columns: Sequence[str]) -> None:
+    def _add(self, topic: str, wanted: "Query") -> None:
+        columns = wanted.columns
         stretches = plan(self._cluster, topic, self._start, self._end)
         table = TopicTable(self._cluster, topic, stretches, columns)
         looked_at = [column for column in ("key", "value") if column in columns]
         sample = TopicTable(self._cluster, topic, stretches, looked_at).head(SAMPLE_MAX)
-        decoding = self._decoding(table, sample)
+        decoding = self._decoding(table, sample, wanted.fields)
         key_is_text = "key" in columns and as_text(sample["key"]) is not None
         stream = _Stream(table, decoding, key_is_text=key_is_text)
         name = f"__topic_{len(self._streams)}"
@@ -168,7 +175,9 @@ class Session:
         except Exception as error:
             raise ClientError(f"The schema can't be used: {one_line(error)}") from error
 
-    def _decoding(self, table: TopicTable, sample: "pa.Table") -> "_Decoding":
+    def _decoding(
+        self, table: TopicTable, sample: "pa.Table", fields: frozenset[str] | None
+    ) -> "_Decoding":
         wanted = self._values
         if "value" not in table.columns or wanted.format == "bytes":
             return _Decoding()
@@ -176,21 +185,21 @@ class Session:
         if wanted.format == "text":
             return _Decoding(to_arrow=to_text)
         if wanted.format in ("avro", "protobuf"):
-            return _decoded_by(wanted)
+            return _decoded_by(wanted, table.topic)
         if wanted.format == "auto" and text is None:
             return _Decoding()
         if wanted.format == "auto" and text is not None and not self._is_json(text):
             return _Decoding(to_arrow=to_text)
-        return self._json(table)
+        return self._json(table, fields)
 
-    def _json(self, table: TopicTable) -> "_Decoding":
-        parsed = "TRY_CAST(value AS JSON)"
-        value = parsed
+    def _json(self, table: TopicTable, fields: frozenset[str] | None) -> "_Decoding":
+        value = parsed = "TRY_CAST(value AS JSON)"
         if self._values.schema is not None:
             value = f"TRY_CAST({parsed} AS STRUCT({self._values.schema}))"
         elif (structure := self._structure(table)) is not None:
-            value = f"json_transform({parsed}, {literal(structure)})"
-        failed = f"value IS NOT NULL AND {parsed} IS NULL"
+            # Each value is parsed once, and only what the query names is made of it.
+            value = f"TRY(json_transform(value, {literal(only(structure, fields))}))"
+        failed = "NOT json_valid(value)"
         return _Decoding(
             to_arrow=to_text,
             shown={"value": f"{value} AS value"},
@@ -238,6 +247,8 @@ class Query:
 
     tables: tuple[str, ...]
     columns: tuple[str, ...]
+    # The fields of values that it names; None if it may use all of a value.
+    fields: frozenset[str] | None
 
 
 def read_query(query: str) -> Query:
@@ -267,7 +278,34 @@ def read_query(query: str) -> Query:
         tables=tuple(dict.fromkeys(name for name in tables if name and name not in within)),
         # Rows can't be counted without a column.
         columns=columns or ("offset",),
+        fields=None if is_all else fields_of_values(tree),
     )
+
+
+def fields_of_values(tree: "Expr") -> frozenset[str] | None:
+    """Those that a query takes out of `value`; None if it also takes all of it."""
+    from sqlglot import expressions as exp
+
+    fields = set()
+    for column in tree.find_all(exp.Column):
+        names = [part.name.lower() for part in column.parts]
+        if "value" in names:
+            inside = names[names.index("value") + 1 :]
+            if not inside:
+                return None
+            fields.add(inside[0])
+    return frozenset(fields)
+
+
+def only(structure: str, fields: frozenset[str] | None) -> str:
+    """The part of a structure that has these fields; all of it if one is not there, so that an
+    error about that one names those that are."""
+    known = json.loads(structure)
+    if not fields or not isinstance(known, dict):
+        return structure
+    kept = {name: kind for name, kind in known.items() if name.lower() in fields}
+    is_found = {name.lower() for name in kept} == fields
+    return json.dumps(kept) if is_found else structure
 
 
 class Converted(NamedTuple):
@@ -328,13 +366,15 @@ class _Stream:
         return pa.RecordBatch.from_pydict(columns)
 
 
-def _decoded_by(wanted: Values) -> _Decoding:
+def _decoded_by(wanted: Values, topic: str) -> _Decoding:
     """Avro and Protobuf, by the same decoders as in Spark."""
     if wanted.framing not in (None, "confluent"):
         raise ClientError(f"The framing {wanted.framing!r} is unknown; there is: 'confluent'.")
     is_framed = wanted.framing is not None
     decoder: ColumnDecoder
-    if wanted.format == "avro":
+    if wanted.registry is not None:
+        decoder = _registered(wanted, wanted.registry, wanted.subject or f"{topic}-value")
+    elif wanted.format == "avro":
         from penstock.columns.values.avro.decoder import FRAME_BYTES, AvroFormat
         from penstock.columns.values.avro.schema import schema_text
 
@@ -352,6 +392,16 @@ def _decoded_by(wanted: Values) -> _Decoding:
         return Converted(found.values, found.errors)
 
     return _Decoding(to_arrow=convert, error=ERROR_COLUMN)
+
+
+def _registered(wanted: Values, registry: str, subject: str) -> "ColumnDecoder":
+    from penstock.client.registered_values import avro_format, protobuf_format
+    from penstock.columns.values.avro.schema import schema_text
+
+    if wanted.format == "protobuf":
+        return protobuf_format(registry, subject, wanted.message).open()
+    schema = None if wanted.schema is None else schema_text(wanted.schema)
+    return avro_format(registry, subject, schema).open()
 
 
 def as_text(values: "pa.ChunkedArray") -> "pa.ChunkedArray | None":

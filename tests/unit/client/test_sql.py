@@ -1,10 +1,12 @@
 """What a query needs of topics, and how bytes and errors become text."""
 
+import json
+
 import pyarrow as pa
 import pytest
 
 from penstock.client.errors import ClientError
-from penstock.client.sql import Query, Session, Values, one_line, read_query, to_text
+from penstock.client.sql import Session, Values, one_line, only, read_query, to_text
 from penstock.columns.layout import COLUMNS
 
 
@@ -32,7 +34,35 @@ from penstock.columns.layout import COLUMNS
 def test_only_what_is_named_is_read(
     query: str, tables: tuple[str, ...], columns: tuple[str, ...]
 ) -> None:
-    assert read_query(query) == Query(tables=tables, columns=columns)
+    found = read_query(query)
+    assert (found.tables, found.columns) == (tables, columns)
+
+
+@pytest.mark.parametrize(
+    ("query", "fields"),
+    [
+        ("SELECT value.a, r.value.B.c FROM r WHERE VALUE.d > 1", {"a", "b", "d"}),
+        ("SELECT count(*) FROM r WHERE value.a > 1", {"a"}),
+        ("SELECT key FROM r", set()),
+        ("SELECT value.a, value FROM r", None),
+        ("SELECT value['a'] FROM r", None),
+        ("SELECT r.value FROM r", None),
+        ("SELECT value.a FROM r ORDER BY value", None),
+        ("SELECT * FROM r WHERE value.a > 1", None),
+        ("SUMMARIZE r", None),
+    ],
+)
+def test_only_fields_that_are_named_are_decoded(query: str, fields: set[str] | None) -> None:
+    assert read_query(query).fields == fields
+
+
+def test_a_structure_keeps_the_fields_that_are_named_if_all_are_there() -> None:
+    structure = '{"a":"BIGINT","B":{"c":"VARCHAR"}}'
+    assert json.loads(only(structure, frozenset({"b"}))) == {"B": {"c": "VARCHAR"}}
+    assert only(structure, frozenset({"b", "missing"})) == structure
+    assert only(structure, frozenset()) == structure
+    assert only(structure, None) == structure
+    assert only('["BIGINT"]', frozenset({"a"})) == '["BIGINT"]'
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from penstock.frontdoor.http.metrics import HTTP
 from penstock.frontdoor.http.problems import Problem
 from penstock.frontdoor.http.requests import (
     Answer,
+    Cut,
     Gone,
     Receive,
     Request,
@@ -84,6 +85,9 @@ class App:
         try:
             if answer is not None:
                 await self._send(answer, send, is_head=request.method == "HEAD")
+        except Cut as cut:
+            # The server closes the connection of an answer that is not whole.
+            logger.warning("%s %s was cut off: %s", request.method, route_path, cut)
         finally:
             self._context.release(request.held_bytes)
             if answer is not None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.broker.doors.calls import Call
-from penstock.frontdoor.http.limits import BODIES_BYTES_MAX, STREAMS_MAX
+from penstock.frontdoor.http.limits import ARROW_STREAMS_MAX, BODIES_BYTES_MAX, STREAMS_MAX
 from penstock.frontdoor.http.metrics import Metrics
 from penstock.frontdoor.http.problems import Problem
 from penstock.frontdoor.http.requests import Gone, Request
@@ -40,6 +40,7 @@ class Context:
     registry: "Registry | None" = None
     bodies_bytes: int = 0
     streams: int = 0
+    arrow_streams: int = 0
     _stopping: "asyncio.Future[None] | None" = None
 
     async def ask(self, call: Call[T]) -> T:
@@ -62,6 +63,16 @@ class Context:
 
     def close_stream(self) -> None:
         self.streams -= 1
+
+    def open_arrow(self) -> None:
+        """Each holds megabytes, and keeps a thread busy."""
+        if self.arrow_streams >= ARROW_STREAMS_MAX:
+            detail = f"{self.arrow_streams} Arrow streams are open already; try again."
+            raise Problem(503, detail, reason="busy")
+        self.arrow_streams += 1
+
+    def close_arrow(self) -> None:
+        self.arrow_streams -= 1
 
     @property
     def stopping(self) -> "asyncio.Future[None]":

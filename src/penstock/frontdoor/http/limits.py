@@ -22,12 +22,17 @@ WAIT_S_MAX: Final = 30.0
 QUEUE_MESSAGES_MAX: Final = 1_000
 STREAM_MESSAGES: Final = 10
 STREAM_MESSAGES_MAX: Final = 100
+# As Arrow, an answer is a stream: it may hold a whole topic.
+ARROW_RECORDS_MAX: Final = 2**53
+# What is read for it at a time; a batch that is larger comes whole.
+ARROW_READ_BYTES_MAX: Final = 4 * MIB
 
 # Of the process. Bodies count from when they begin to arrive until their request is answered.
 BODIES_BYTES_MAX: Final = 128 * MIB
 CONNECTIONS_MAX: Final = 5_000
 STREAMS_MAX: Final = 2_000
 STREAM_PARTITIONS_MAX: Final = 256
+ARROW_STREAMS_MAX: Final = 8
 
 # Time, in seconds. A connection without a request, headers from their first byte on, a body
 # without a further byte, an answer without a byte read, a stream without an event.

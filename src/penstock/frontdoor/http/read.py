@@ -5,8 +5,11 @@ from typing import Final
 import msgspec
 
 from penstock.broker.doors.calls import TopicInfo
+from penstock.columns.layout import COLUMNS
+from penstock.frontdoor.http.arrow import ARROW_TYPE, arrow_answer
 from penstock.frontdoor.http.context import Context, unless_gone
 from penstock.frontdoor.http.limits import (
+    ARROW_RECORDS_MAX,
     RECORDS_PER_ANSWER,
     RECORDS_PER_ANSWER_MAX,
     WAIT_S_MAX,
@@ -28,7 +31,7 @@ from penstock.records.record import Record
 
 ENCODINGS: Final = ("auto", "json", "text", "base64")
 NEXT_HEADER: Final = "penstock-next-offset"
-_TYPES: Final = (JSON_TYPE, NDJSON_TYPE, BINARY_TYPE)
+_TYPES: Final = (JSON_TYPE, NDJSON_TYPE, BINARY_TYPE, ARROW_TYPE)
 _WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 _ENCODER: Final = msgspec.json.Encoder()
 
@@ -37,6 +40,10 @@ async def read(context: Context, request: Request) -> Answer:
     encoding = request.choice("encoding", ENCODINGS)
     wait_s = request.number("wait_ms", 0, 0, int(WAIT_S_MAX * 1000)) / 1000
     content_type = _accepted(request)
+    if content_type == ARROW_TYPE:
+        return await _arrow(context, request)
+    if request.text("columns") is not None:
+        raise Problem(400, f"Only {ARROW_TYPE} has columns to choose from.")
     limit = request.number("limit", RECORDS_PER_ANSWER, 1, RECORDS_PER_ANSWER_MAX)
     if content_type == BINARY_TYPE and request.text("limit") != "1":
         raise Problem(400, f"{BINARY_TYPE} has one value only, so the limit must be 1.")
@@ -54,6 +61,18 @@ async def read(context: Context, request: Request) -> Answer:
         body = b"".join(line + b"\n" for line in lines)
         return Answer(200, body, NDJSON_TYPE, headers)
     return _binary(chunk, headers)
+
+
+async def _arrow(context: Context, request: Request) -> Answer:
+    """Of one partition, or of all from the same word or time on."""
+    place = _place(request)
+    topic = await context.topics.find(request.parameters["topic"])
+    if place[0] == "offset" or request.text("partition") is not None:
+        partitions = [choose_partition(request, topic)]
+    else:
+        partitions = list(range(topic.partitions))
+    starts = {each: await _offset(context, topic, each, place) for each in partitions}
+    return await arrow_answer(context, request, topic, starts)
 
 
 def _accepted(request: Request) -> str:
@@ -155,7 +174,9 @@ ROUTES = (
         summary="Read records of a partition.",
         help="From an offset or a time on, as JSON, as NDJSON (a record in each line), or as the "
         "bytes of one value. Only records that are safe are shown. Go on at `next_offset`, in "
-        "JSON a field and otherwise the header `Penstock-Next-Offset`.",
+        "JSON a field and otherwise the header `Penstock-Next-Offset`. As an Arrow stream, all "
+        "records to the end are read, of all partitions if none is named; the node needs the extra "
+        "`arrow` for it, and does not wait.",
         parameters=(
             PARTITION,
             Parameter(
@@ -175,13 +196,9 @@ ROUTES = (
             ),
             Parameter(
                 name="limit",
-                help="At most this many records.",
-                schema={
-                    "type": "integer",
-                    "minimum": 1,
-                    "maximum": RECORDS_PER_ANSWER_MAX,
-                    "default": RECORDS_PER_ANSWER,
-                },
+                help=f"At most this many records: up to {RECORDS_PER_ANSWER_MAX:,}, and "
+                f"{RECORDS_PER_ANSWER} if nothing is said; as Arrow any number, and all.",
+                schema={"type": "integer", "minimum": 1, "maximum": ARROW_RECORDS_MAX},
             ),
             Parameter(
                 name="wait_ms",
@@ -194,9 +211,13 @@ ROUTES = (
                 },
             ),
             ENCODING,
+            Parameter(
+                name="columns",
+                help=f"For Arrow: some of {', '.join(COLUMNS)}, with commas between them.",
+            ),
         ),
         answers={200: StoredRecords, 204: None},
         answer_types=_TYPES,
-        problems=(404, 406, 416, 504),
+        problems=(404, 406, 416, 503, 504),
     ),
 )

@@ -28,6 +28,10 @@ class Gone(Exception):
     """The client closed the connection."""
 
 
+class Cut(Exception):
+    """An answer that has begun can't be completed: its connection is closed instead."""
+
+
 @dataclass(slots=True)
 class Answer:
     """What goes back: bytes at once, or piece by piece."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from uuid import UUID
 
-from penstock.broker.doors.calls import FindOffset, Read, TopicInfo
+from penstock.broker.doors.calls import Batches, FindOffset, Read, TopicInfo
 from penstock.frontdoor.remote.broker import Broker
 from penstock.model.errors import Reason, Refused
 from penstock.model.limits import MIB
@@ -92,6 +92,15 @@ class Reader:
         records, next_offset = _decode(found.batches, place.offset, place.records_max)
         return Chunk(records, next_offset, found.log_start_offset, found.high_watermark)
 
+    async def batches(
+        self, topic: TopicInfo, partition: int, offset: int, bytes_max: int
+    ) -> Batches:
+        """Whole batches as the log has them; the first may begin before `offset`."""
+        call = Read(
+            topic_id=topic.topic_id, partition=partition, offset=offset, bytes_max=bytes_max
+        )
+        return await self._broker.ask(call)
+
     async def find(self, topic: TopicInfo, partition: int, timestamp_ms: int) -> int:
         """The offset of the first record at or after a time, or `EARLIEST` or `LATEST`; the end of
         the partition if there is none. Raises Refused."""
@@ -135,6 +144,14 @@ def decoded(batches: bytes) -> Iterator[tuple[int, int, list[Record] | None]]:
         except CorruptBatch:
             records = None
         yield header.base_offset, header.last_offset, records
+
+
+def end_of(batches: bytes) -> int:
+    """The offset behind the last of these, which must be whole; 0 if there are none."""
+    end = 0
+    for header, _ in _split(batches):
+        end = header.next_offset
+    return end
 
 
 def _of_users(header: BatchHeader, batch: memoryview) -> Iterator[Record]:
