@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Final
 
 import grpc
-from grpc_health.v1 import health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from google.protobuf.descriptor_pool import DescriptorPool
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from penstock.frontdoor.grpc import limits
 from penstock.frontdoor.grpc.context import Context
@@ -90,8 +91,17 @@ def make_server(context: Context) -> grpc.aio.Server:
         [make_handler(context, service, SERVICES[name]) for name, service in services.items()]
     )
     health_pb2_grpc.add_HealthServicer_to_server(Health(context, names), server)
-    reflection.enable_server_reflection((*names, HEALTH_NAME, reflection.SERVICE_NAME), server)
+    names += [HEALTH_NAME, reflection.SERVICE_NAME]
+    reflection.enable_server_reflection(names, server, _pool_of_all())
     return server
+
+
+def _pool_of_all() -> DescriptorPool:
+    """What reflection describes: our own messages are in a pool of their own."""
+    pool = DescriptorPool()
+    for each in (DESCRIPTOR, health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR):
+        pool.AddSerializedFile(each.serialized_pb)
+    return pool
 
 
 def memory_bytes() -> int:
