@@ -11,6 +11,7 @@ from typing import Final
 
 from penstock.frontdoor.http import (
     administration,
+    consumers,
     events,
     locks,
     openapi,
@@ -45,6 +46,7 @@ API_ROUTES: Final = (
     *queues.ROUTES,
     *queue_events.ROUTES,
     *administration.ROUTES,
+    *consumers.ROUTES,
     *locks.ROUTES,
     *operations.ROUTES,
 )

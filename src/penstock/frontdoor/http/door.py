@@ -35,6 +35,8 @@ class HttpDoor:
 
     async def run_until_stopped(self) -> None:
         await self._server.run_until_stopped()
+        if self._context.consumers is not None:
+            await self._context.consumers.close_all()
 
     def stop(self) -> None:
         """Accepts no more, and lets what is in flight be answered."""
