@@ -1,6 +1,6 @@
 # One command per task. Each target does its own set-up, so a fresh clone needs only `make`.
 .DEFAULT_GOAL := help
-.PHONY: help venv java demo test check format docs bench sim soak clean
+.PHONY: help venv java demo test check format docs proto bench sim soak clean
 
 DEMO_SECONDS ?= 30
 BENCH ?= full
@@ -39,6 +39,7 @@ $(STAMP): pyproject.toml
 	  echo "Penstock needs Python 3.11 or newer on PATH, and none was found." >&2; exit 1; \
 	fi; \
 	set -e; \
+	echo "Making .venv with every extra, Spark among them: about 1.5 GB, a few minutes once."; \
 	$$python -m venv .venv; \
 	$(BIN)/python -m pip uninstall --quiet --quiet --disable-pip-version-check --yes $(FORMER_NAME); \
 	extras=$$($(BIN)/python -c 'import tomllib; print(",".join(tomllib.load(open("pyproject.toml", "rb"))["project"].get("optional-dependencies", {})))'); \
@@ -72,13 +73,21 @@ format: $(STAMP) ## Rewrite the sources in the project's format.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(STAMP) ## Write the reference pages that follow from the code.
+docs: $(STAMP) ## Write the reference pages that follow from the code, and the dashboards.
 	$(BIN)/python -m tests.reference_pages
+	$(BIN)/python -m tests.dashboards
+
+# The description that messages.py is built from, and their types.
+GRPC := src/penstock/frontdoor/grpc
+proto: $(STAMP) ## Compile the gRPC interface, after a change of penstock_v1.proto.
+	$(BIN)/python -m grpc_tools.protoc -I $(GRPC) --pyi_out=$(GRPC) \
+	  --descriptor_set_out=$(GRPC)/penstock_v1.binpb penstock_v1.proto
+	mv $(GRPC)/penstock_v1_pb2.pyi $(GRPC)/messages.pyi
 
 bench: java ## Measure the named workloads; BENCH=quick for a smoke run.
 	$(BIN)/python -m benchmarks --mode $(BENCH)
 
-sim: $(STAMP) ## Simulate core, replicas, nodes and queues: SEEDS seeds (1000) from SEED (1) each.
+sim: $(STAMP) ## Simulate core, replicas, nodes, queues and locks: SEEDS seeds (1000) from SEED (1) each.
 	$(BIN)/python -m tests.sim --seeds $(SEEDS) --seed $(SEED)
 
 # A run of replicas or whole nodes takes about ten times as long as one of the core alone.
@@ -87,6 +96,7 @@ soak: java ## Simulate SOAK_SEEDS seeds (10000, half of it for nodes) and run th
 	$(BIN)/python -m tests.sim --layer replicas --seeds $$(($(SOAK_SEEDS) / 2))
 	$(BIN)/python -m tests.sim --layer nodes --seeds $$(($(SOAK_SEEDS) / 2))
 	$(BIN)/python -m tests.sim --layer queues --seeds $$(($(SOAK_SEEDS) / 4))
+	$(BIN)/python -m tests.sim --layer locks --seeds $$(($(SOAK_SEEDS) / 4))
 	$(BIN)/python -m tests.sim --layer power-cut --seeds $$(($(SOAK_SEEDS) / 10))
 	$(BIN)/python -m tests.sim --layer flipped-tail --seeds $$(($(SOAK_SEEDS) / 10))
 	$(BIN)/python -m tests.sim --layer two-flipped-tails --seeds $$(($(SOAK_SEEDS) / 10))

@@ -15,7 +15,9 @@ from benchmarks import (
     fetch_many,
     first_write,
     groups,
+    grpc_door,
     http_door,
+    install,
     latency_over_partitions,
     many_partitions,
     pipeline_iot,
@@ -45,6 +47,7 @@ Workload = Callable[[Mode, Path], Iterable[Found]]
 SparkWorkload = Callable[[Mode, Path, SparkRig], Iterator[Figure | Note]]
 
 WORKLOADS: dict[str, Workload] = {
+    "install": install.run,
     "start": start_up.run,
     "partitions": many_partitions.run,
     "requests": small_requests.run,
@@ -61,6 +64,7 @@ WORKLOADS: dict[str, Workload] = {
     "groups": groups.run,
     "queues": queues.run,
     "http": http_door.run,
+    "grpc": grpc_door.run,
 }
 
 SPARK_WORKLOADS: dict[str, SparkWorkload] = {

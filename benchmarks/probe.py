@@ -92,7 +92,8 @@ class TimedStart:
 
     def __init__(self, data_dir: Path) -> None:
         (self.port,) = free_ports(1)
-        arguments = ["up", "--kafka", f"127.0.0.1:{self.port}", "--http", "127.0.0.1:0"]
+        arguments = ["up", "--kafka", f"127.0.0.1:{self.port}", "--grpc", "127.0.0.1:0"]
+        arguments += ["--http", "127.0.0.1:0"]
         arguments += ["--data-dir", str(data_dir)]
         started = time.perf_counter()
         self.process = subprocess.Popen(

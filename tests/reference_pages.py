@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
+from penstock.broker.doors import monitoring
 from penstock.cluster.broker_settings import BROKER_SETTINGS
 from penstock.cluster.client_metrics import ATTRIBUTES, CLIENT_METRICS_SETTINGS, REPEATS_MAX
 from penstock.cluster.settings import Setting
@@ -19,13 +20,16 @@ from penstock.frontdoor.http.routes import Route
 from penstock.frontdoor.kafka.api import Api
 from penstock.frontdoor.kafka.api_table import APIS
 from penstock.model.errors import Reason
-from tests import client_reference
+from penstock.observe.families import NODE_FAMILIES, OTHERS, PIPELINE_FAMILIES, Family
+from penstock.observe.instruments import LATENCY_BOUNDS
+from penstock.observe.node_counters import QUEUES_MAX, TOPICS_MAX
+from tests import client_reference, grpc_reference
 from tests.documents import ROOT
 from tests.sim.core import mutations as core_mutations
 from tests.sim.core.test_mutations import DIRECTED as CORE_DIRECTED
 from tests.sim.mutation import Mutation
+from tests.sim.nodes import lock_mutations, queue_mutations
 from tests.sim.nodes import mutations as node_mutations
-from tests.sim.nodes import queue_mutations
 from tests.sim.nodes.test_mutations import DIRECTED as NODES_DIRECTED
 from tests.sim.nodes.test_queues import DIRECTED as QUEUES_DIRECTED
 from tests.sim.replicas import mutations as replica_mutations
@@ -236,6 +240,7 @@ def mutations() -> str:
         ),
         _mutations_of("Whole nodes", "nodes", node_mutations.ALL, NODES_DIRECTED),
         _mutations_of("Queues on whole nodes", "nodes", queue_mutations.ALL, QUEUES_DIRECTED),
+        _mutations_of("Locks on whole nodes", "nodes", lock_mutations.ALL),
     ]
     return MUTATIONS_HEAD + "".join(sections)
 
@@ -265,8 +270,49 @@ def _named(test: Callable[[], None]) -> str:
     return f"{test.__name__} in `{folder}`"
 
 
+METRICS_PAGE_HEAD = f"""\
+# Metrics
+
+What a node shows at `/metrics` on its HTTP listener, and a pipeline on its own port
+(`penstock pipeline run --metrics HOST:PORT`). [Watch a
+cluster](../how-to/watch-a-cluster.md) shows how to collect and draw it.
+
+The text is Prometheus's format 0.0.4, or OpenMetrics 1.0 if the `Accept` header asks for that.
+Counters start at 0 with the process. `penstock up --metrics off` counts nothing.
+
+The number of series is bounded, whatever clients do. {TOPICS_MAX:,} topics and {QUEUES_MAX:,}
+queues have counters of their own; all others share the series `{OTHERS}`, so that sums stay right.
+Lags are shown for {monitoring.GROUP_SERIES_MAX:,} pairs of group and topic, states for
+{monitoring.QUEUE_SERIES_MAX:,} queues, and pushed values for {monitoring.CLIENTS_MAX:,} clients.
+`penstock_series_left_out` says how many there are beyond that.
+
+A histogram has buckets up to {", ".join(f"{bound:g}" for bound in LATENCY_BOUNDS)} seconds.
+"""
+
+
+def metrics() -> str:
+    return (
+        METRICS_PAGE_HEAD
+        + _metrics_of("Nodes", NODE_FAMILIES)
+        + _metrics_of("Pipelines", PIPELINE_FAMILIES)
+    )
+
+
+def _metrics_of(title: str, families: Iterable[Family]) -> str:
+    rows = [
+        f"| `{family.name}` | {family.kind} | "
+        f"{', '.join(f'`{label}`' for label in family.labels)} | {family.help} |\n"
+        for family in families
+    ]
+    return f"\n## {title}\n\n| name | kind | labels | meaning |\n|---|---|---|---|\n" + "".join(
+        rows
+    )
+
+
 PAGES = {
+    "grpc.md": grpc_reference.page,
     "http.md": http,
+    "metrics.md": metrics,
     "kafka-apis.md": kafka_apis,
     "kafka-settings.md": kafka_settings,
     "mutations.md": mutations,

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from penstock.client import Producer as Producer
     from penstock.client import Queue as Queue
     from penstock.client import Reject as Reject
+    from penstock.client.lock import LockHeld as LockHeld
+    from penstock.client.lock import LockLost as LockLost
+    from penstock.client.lock import alock as alock
+    from penstock.client.lock import lock as lock
     from penstock.client.sql import sql as sql
     from penstock.client.tables import read_arrow as read_arrow
     from penstock.client.tables import read_pandas as read_pandas
@@ -32,9 +36,13 @@ _HOMES = {
     "AsyncQueue": "penstock.client.queue",
     "ClientError": "penstock.client.errors",
     "Consumer": "penstock.client.consumer",
+    "LockHeld": "penstock.client.lock",
+    "LockLost": "penstock.client.lock",
     "Producer": "penstock.client.producer",
     "Queue": "penstock.client.queue",
     "Reject": "penstock.client.queue",
+    "alock": "penstock.client.lock",
+    "lock": "penstock.client.lock",
     "read_arrow": "penstock.client.tables",
     "read_pandas": "penstock.client.tables",
     "read_polars": "penstock.client.tables",
@@ -49,10 +57,14 @@ __all__ = [
     "AsyncQueue",
     "ClientError",
     "Consumer",
+    "LockHeld",
+    "LockLost",
     "Producer",
     "Queue",
     "Reject",
     "__version__",
+    "alock",
+    "lock",
     "read_arrow",
     "read_pandas",
     "read_polars",

@@ -124,7 +124,9 @@ class Writer:
 class Member:
     """A consumer of a group that reads all the while and commits what it has read."""
 
-    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, group: str, *, is_modern: bool = False) -> None:
+        """`is_modern` is the protocol of KIP-848, where the broker decides about the times."""
+        times = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 500}
         self.read: dict[Place, set[bytes]] = defaultdict(set)
         self.read_at: list[float] = []
         self.failures: list[str] = []
@@ -136,8 +138,7 @@ class Member:
                 "group.id": group,
                 "auto.offset.reset": "earliest",
                 "auto.commit.interval.ms": 200,
-                "session.timeout.ms": 6_000,
-                "heartbeat.interval.ms": 500,
+                **({"group.protocol": "consumer"} if is_modern else times),
             }
         )
         self._consumer.subscribe([topic])

@@ -61,7 +61,7 @@ class ClusterNode(Broker):
     def launch(self) -> None:
         """Start without waiting: the first members of a cluster are ready only together."""
         assert not self.is_running
-        arguments = ["up", "--kafka", self.bootstrap, "--http", self.http]
+        arguments = ["up", "--kafka", self.bootstrap, "--grpc", self.grpc, "--http", self.http]
         arguments += ["--data-dir", str(self.data_dir)]
         arguments += ["--node", str(self.number), "--peer", self.peer, "--stop-with-stdin"]
         self.lives += 1

@@ -15,7 +15,10 @@ import psutil
 
 from penstock.client.free_ports import HeldPorts
 
-READY = re.compile(r"ready: .*kafka=(?P<host>[^ ]+):(?P<port>\d+)(?: http=(?P<http>[^ ]+))?")
+READY = re.compile(
+    r"ready: .*kafka=(?P<host>[^ ]+):(?P<port>\d+)"
+    r"(?: grpc=(?P<grpc>[^ ]+))?(?: http=(?P<http>[^ ]+))?"
+)
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 # Against hanging only: on a busy machine, a JVM alone may take half a minute to start.
@@ -50,7 +53,8 @@ class Broker:
         self.flags = flags
         self.host = "127.0.0.1"
         self.port = 0
-        # Where its HTTP door is; from the first start on it keeps that too.
+        # Where its other doors are; from the first start on it keeps those too.
+        self.grpc = "127.0.0.1:0"
         self.http = "127.0.0.1:0"
         self.process: subprocess.Popen[str] | None = None
         self._ports = HeldPorts()
@@ -74,7 +78,7 @@ class Broker:
         assert not self.is_running
         if not self.port:
             (self.port,) = self._ports.take(1)
-        arguments = ["up", "--kafka", self.bootstrap, "--http", self.http]
+        arguments = ["up", "--kafka", self.bootstrap, "--grpc", self.grpc, "--http", self.http]
         arguments += ["--data-dir", str(self.data_dir)]
         with self.stderr_path.open("a") as stderr:
             self.process = subprocess.Popen(
@@ -96,6 +100,7 @@ class Broker:
             line = self.process.stdout.readline() if readable else ""
             if match := READY.search(line):
                 self.host, self.port = match["host"], int(match["port"])
+                self.grpc = match["grpc"] or self.grpc
                 self.http = match["http"] or self.http
                 return
             if readable and not line:

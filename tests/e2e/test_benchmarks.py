@@ -43,6 +43,8 @@ PROMISED_OF_SHORT: Bounds = {
 # All others take a minute together.
 SHORT = ("start", "requests")
 PROMISED: Bounds = {
+    ("install", "size of the wheel"): 3,
+    ("install", "pip install, warm cache, median"): 20,
     ("1,000 partitions", "created"): 5,
     ("1,000 partitions", "idle CPU"): 3,
     ("fetch of 500 partitions, one with news", "broker CPU"): 0.5,
@@ -104,6 +106,9 @@ for clients in ("one client", "20 clients"):
         PROMISED_OF_LATENCY[place, "p99, durable"] = worst
         PROMISED_OF_LATENCY[place, "p50, without sync"] = unsynced
 PROMISED_AT_LEAST = {
+    ("grpc", "one record a call"): 3_000,
+    ("grpc", "PublishStream of 100 B"): 100_000,
+    ("grpc", "Subscribe of 100 B"): 100_000,
     ("http", "one record a request"): 2_500,
     ("http", "NDJSON of 100 B"): 150_000,
     ("http", "Arrow of 100 B"): 500_000,

@@ -339,7 +339,9 @@ class Running:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
-        self._node = Node(Settings(data_dir=path, kafka=Endpoint("127.0.0.1", 0), http=None))
+        self._node = Node(
+            Settings(data_dir=path, kafka=Endpoint("127.0.0.1", 0), grpc=None, http=None)
+        )
         bound = self._do(self._node.start())
         self.bootstrap = f"{bound.host}:{bound.port}"
 

@@ -159,7 +159,7 @@ class LocalCluster:
     """`penstock up --nodes 3` as somebody starts it in a terminal."""
 
     def __init__(self, data_dir: Path) -> None:
-        kafka, http, peer = three_ports(), three_ports(), three_ports()
+        kafka, grpc, http, peer = (three_ports() for _ in range(4))
         self.data_dir = data_dir
         self.errors = ""
         self.process = subprocess.Popen(
@@ -169,6 +169,8 @@ class LocalCluster:
                 "3",
                 "--kafka",
                 f"127.0.0.1:{kafka}",
+                "--grpc",
+                f"127.0.0.1:{grpc}",
                 "--http",
                 f"127.0.0.1:{http}",
                 "--peer",
@@ -238,13 +240,15 @@ def test_three_nodes_run_on_one_machine_until_they_are_told_to_stop(local: Local
 
 def test_a_node_that_can_not_start_ends_them_all(tmp_path: Path) -> None:
     (tmp_path / "node-2").write_text("no directory")
-    kafka, http, peer = three_ports(), three_ports(), three_ports()
+    kafka, grpc, http, peer = (three_ports() for _ in range(4))
     outcome = processes.run(
         "up",
         "--nodes",
         "3",
         "--kafka",
         f"127.0.0.1:{kafka}",
+        "--grpc",
+        f"127.0.0.1:{grpc}",
         "--http",
         f"127.0.0.1:{http}",
         "--peer",

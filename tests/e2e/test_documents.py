@@ -17,6 +17,7 @@ from tests.documents import ROOT, Document
 from tests.e2e.processes import READY, clean_environment
 
 ADDRESS = "127.0.0.1:9092"
+GRPC_ADDRESS = "localhost:9093"
 HTTP_ADDRESS = "localhost:9094"
 INSTALL = "pip install ."
 UP = "penstock up"
@@ -32,6 +33,7 @@ HOW_TO = [
     "choose-durability",
     "use-queues",
     "use-http",
+    "use-grpc",
     "ask-with-sql",
 ]
 
@@ -63,6 +65,7 @@ class Reader:
         self.folder = folder
         self.output = ""
         self.address = ""
+        self.grpc = ""
         self.http = ""
         self._broker: subprocess.Popen[str] | None = None
         self._environment = clean_environment(
@@ -91,13 +94,16 @@ class Reader:
         ready = READY.search(self._broker.stdout.readline())
         assert ready, "the broker did not start"
         self.address = f"{ready['host']}:{ready['port']}"
+        self.grpc = ready["grpc"]
         self.http = ready["http"]
         self._environment["PENSTOCK_BOOTSTRAP"] = self.address
 
     def _run(self, command: list[str]) -> None:
         outcome = subprocess.run(
             [
-                word.replace(ADDRESS, self.address).replace(HTTP_ADDRESS, self.http)
+                word.replace(ADDRESS, self.address)
+                .replace(GRPC_ADDRESS, self.grpc)
+                .replace(HTTP_ADDRESS, self.http)
                 for word in command
             ],
             cwd=self.folder,

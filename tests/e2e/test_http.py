@@ -14,6 +14,10 @@ import httpx
 import psutil
 import pytest
 from confluent_kafka import Consumer, Producer
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as open_metrics,
+)
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e.conftest import MakeBroker, MakeTopic
 from tests.e2e.processes import Broker, DidNotStart
@@ -162,10 +166,21 @@ def test_topics_and_settings_are_administered(client: httpx.Client) -> None:
 
 def test_metrics_tell_of_the_door_and_of_its_broker(client: httpx.Client, topic: str) -> None:
     write(client, topic, 1, 2, 3)
-    text = client.get("/metrics").text
-    assert 'penstock_http_records_total{direction="written"}' in text
-    assert "penstock_partitions_led " in text
-    assert 'route="/v1/topics/{topic}/records",status="200"' in text
+    answer = client.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    families = {each.name: each for each in text_string_to_metric_families(answer.text)}
+    found = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in families.values()
+        for sample in family.samples
+    }
+    assert found["penstock_topic_records_in_total", topic] == 3
+    assert found["penstock_partitions_led",] > 0
+    written = ("http", "POST /v1/topics/{topic}/records")
+    assert found["penstock_request_seconds_count", *written] > 0
+    answer = client.get("/metrics", headers={"accept": "application/openmetrics-text"})
+    assert answer.headers["content-type"].startswith("application/openmetrics-text")
+    assert "penstock_topic_records_in" in {each.name for each in open_metrics(answer.text)}
 
 
 def test_a_stream_follows_and_is_left_without_a_trace(client: httpx.Client, topic: str) -> None:

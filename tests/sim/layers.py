@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.sim.core.run import run_seed as run_core
+from tests.sim.nodes.locks import run_locks
 from tests.sim.nodes.run import run_seed as run_nodes
 from tests.sim.replicas.run import run_seed as run_replicas
 from tests.sim.replicas.tails import run_one_flipped, run_power_cut, run_two_flipped
@@ -22,6 +23,7 @@ LAYERS: dict[str, Callable[[int, int], Any]] = {
     "replicas": run_replicas,
     "nodes": run_nodes,
     "queues": run_queues,
+    "locks": run_locks,
 }
 # Directed runs of replicas, each at one kind of disaster.
 DISASTERS: dict[str, Callable[[int, int], Any]] = {

@@ -163,26 +163,28 @@ def test_two_doors_can_not_share_an_address() -> None:
     assert load({"kafka": "h:0", "http": "h:0"}, {}).http.port == 0
 
 
-def test_doors_that_this_version_does_not_open_are_named() -> None:
-    assert load({}, {}).unopened_doors() == ()
-    assert load({"kafka": ":1"}, {"PENSTOCK_GRPC": ":2"}).unopened_doors() == ("grpc",)
-
-
 @pytest.mark.parametrize(
-    ("kafka", "http"),
-    [("h:19092", 19094), ("127.0.0.1:0", 0), ("h:65535", 0), (None, 9094)],
+    ("kafka", "first"),
+    [("h:19092", 19092), ("127.0.0.1:0", 0), ("h:65535", 0), (None, 9092)],
 )
-def test_the_http_port_keeps_its_distance_to_the_kafka_port(kafka: str | None, http: int) -> None:
-    found = load({"kafka": kafka, "advertise": "h:1"}, {}).http
-    assert found == Endpoint("127.0.0.1", http)
+def test_other_ports_keep_their_distance_to_the_kafka_port(kafka: str | None, first: int) -> None:
+    doors = load({"kafka": kafka, "advertise": "h:1"}, {}).other_doors()
+    distances = {"grpc": 1, "http": 2}
+    assert doors == {
+        door: Endpoint("127.0.0.1", first and first + distance)
+        for door, distance in distances.items()
+    }
 
 
-def test_http_can_be_turned_off(tmp_path: Path) -> None:
-    assert load({"http": "off"}, {}).http is None
+@pytest.mark.parametrize("door", ["grpc", "http"])
+def test_other_doors_can_be_turned_off(tmp_path: Path, door: str) -> None:
+    assert getattr(load({door: "off"}, {}), door) is None
+    assert door not in load({door: "off"}, {}).other_doors()
     # YAML reads the word as false.
-    assert load({"config": written(tmp_path, "node.yaml", "http: off\n")}, {}).http is None
-    assert ("http", "off", "flag --http") in load({"http": "off"}, {}).effective()
-    assert "it must be HOST:PORT" in refusal({"http": "on"})
+    file = written(tmp_path, "node.yaml", f"{door}: off\n")
+    assert getattr(load({"config": file}, {}), door) is None
+    assert (door, "off", f"flag --{door}") in load({door: "off"}, {}).effective()
+    assert "it must be HOST:PORT" in refusal({door: "on"})
 
 
 def test_names_for_http_clients(tmp_path: Path) -> None:
@@ -198,6 +200,13 @@ def test_log_settings() -> None:
     settings = load({"log_format": "JSON"}, {"PENSTOCK_LOG_LEVEL": "debug"})
     assert (settings.log_format, settings.log_level) == (LogFormat.JSON, LogLevel.DEBUG)
     assert "auto, text, json" in refusal({"log_format": "xml"})
+
+
+def test_metrics_are_on_unless_they_are_turned_off() -> None:
+    assert load({}, {}).metrics
+    assert not load({}, {"PENSTOCK_METRICS": "OFF"}).metrics
+    assert ("metrics", "off", "flag --metrics") in load({"metrics": "off"}, {}).effective()
+    assert "it must be on or off" in refusal({"metrics": "maybe"})
 
 
 def test_the_time_between_scrubs_is_a_number_of_hours() -> None:

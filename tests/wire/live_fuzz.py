@@ -235,6 +235,7 @@ async def run(seed: int, frames: int, data_dir: Path) -> dict[str, Any]:
     settings = Settings(
         data_dir=data_dir,
         kafka=Endpoint("127.0.0.1", 0),
+        grpc=None,
         http=None,
         broker={"auto.create.topics.enable": "false"},
     )

@@ -16,14 +16,21 @@ class ColdReads:
     """Runs work in order of arrival, never more than `READS_MAX` at once."""
 
     def __init__(self, executor: Executor) -> None:
+        # How many there were so far.
+        self.count = 0
         self._executor = executor
         self._waiting: deque[tuple[Callable[[], None], Callable[[], None]]] = deque()
         self._running = 0
 
     def run(self, work: Callable[[], None], then: Callable[[], None]) -> None:
         """`work` runs in a thread and must not raise; `then` runs on the loop afterwards."""
+        self.count += 1
         self._waiting.append((work, then))
         self._start()
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
 
     async def done(self, work: Callable[[], None], then: Callable[[], None] = lambda: None) -> None:
         """Runs work that may raise, and waits for it. `then` runs in any case, also if nobody

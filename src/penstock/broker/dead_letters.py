@@ -33,6 +33,7 @@ from penstock.cluster.dead_letter_settings import (
 from penstock.model.clock import Clock
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import BrokerId, TopicId
+from penstock.observe.node_counters import NodeCounters
 from penstock.queues import calls
 from penstock.queues.dead_letters import (
     decide_copying,
@@ -100,7 +101,9 @@ class DeadLetters:
         cold_reads: ColdReads,
         clock: Clock,
         replica_of: Callable[[LedQueue], Replica],
+        counters: NodeCounters | None = None,
     ) -> None:
+        self._counters = counters
         self.cluster = cluster
         self._topics = topics
         self._partitions = partitions
@@ -119,6 +122,12 @@ class DeadLetters:
         cluster.on_change(self._heard)
         peers.serve(LAST_SEQUENCE, self._answer_last_sequence)
         peers.serve(TROUBLES, self._answer_troubles)
+
+    def arrived(self, key: QueueKey, count: int) -> None:
+        """So many letters of a queue are in the dead-letter topic."""
+        topic = self.cluster.topic_by_id(key.topic_id)
+        if self._counters is not None and topic is not None:
+            self._counters.queues.of((key.group_id, topic.name)).dead += count
 
     def carry(self, queue: LedQueue) -> None:
         """The queue has something to send; called often."""

@@ -20,6 +20,7 @@ from penstock.model.file_ranges import FileRange
 from penstock.model.limits import Limits
 from penstock.records.errors import CorruptBatch
 from penstock.records.legacy import downgrade
+from penstock.replication.positions import offset_behind
 from penstock.replication.replica import Replica
 
 MAGIC_NEWEST = 2
@@ -81,7 +82,7 @@ class Fetch:
         self._limits = limits
         # Who sends consumers to followers; without it all read from leaders.
         self._selector = selector
-        self._cold_reads = ColdReads(executor)
+        self.cold_reads = ColdReads(executor)
 
     def reader(self, wanted: Iterable[Wanted]) -> Reader:
         return Reader(self._partitions, wanted)
@@ -91,7 +92,7 @@ class Fetch:
         call = FetchCall(self, reading, query)
         unindexed = _unindexed(reading.reader)
         if unindexed:
-            self._cold_reads.run(partial(_load_indexes, unindexed), call.start_late)
+            self.cold_reads.run(partial(_load_indexes, unindexed), call.start_late)
         else:
             call.start()
         return call
@@ -163,7 +164,7 @@ class Fetch:
         if found is not None and len(found) > bytes_max and not is_first:
             found.release()
             return
-        fetched.records = found
+        fetched.records, fetched.replica = found, replica
         if found is not None and (query.magic < MAGIC_NEWEST or not replica.is_hot(found)):
             fetched.cold_on = replica
 
@@ -187,7 +188,7 @@ class Fetch:
                 fetched.fail(replica.unreadable(error).reason)
             then()
 
-        self._cold_reads.run(work, ended)
+        self.cold_reads.run(work, ended)
 
 
 class FetchCall(Later[FetchAnswer]):
@@ -284,6 +285,9 @@ class FetchCall(Later[FetchAnswer]):
             self._reader.listen()
             for fetched in results:
                 self._reader.looked(fetched)
+        for fetched in answer.partitions:
+            if fetched.records is not None:
+                _count(fetched)
         cold = [fetched for fetched in answer.partitions if fetched.cold_on is not None]
         if cold:
             # These must pass through a worker thread before they can be sent.
@@ -312,6 +316,16 @@ def _load_indexes(unindexed: list[tuple[Replica, int]]) -> None:
 
 def _size(fetched: Fetched) -> int:
     return len(fetched.records) if fetched.records is not None else 0
+
+
+def _count(fetched: Fetched) -> None:
+    """What a consumer gets counts as the topic's traffic."""
+    replica, found = fetched.replica, fetched.records
+    traffic = None if replica is None else replica.traffic
+    if traffic is not None and isinstance(found, FileRange):
+        traffic.bytes_out += found.length
+        behind = offset_behind(found, fetched.high_watermark)
+        traffic.records_out += max(1, behind - fetched.wanted.offset)
 
 
 def _is_enough(results: list[Fetched], of: int, bytes_min: int) -> bool:

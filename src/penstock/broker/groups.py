@@ -345,6 +345,17 @@ class Groups:
         coordinator = self._coordinator(group_id)
         return await coordinator.fetch(group_id, wanted, member_id, member_epoch)
 
+    def committed(self) -> Iterator[tuple[GroupId, TopicName, dict[int, int]]]:
+        """The offsets that groups coordinated here have committed, by group, topic and partition;
+        groups that only commit are among them. Callers may wait between two."""
+        for coordinator in list(self._coordinators.values()):
+            yield from coordinator.committed()
+
+    def counts(self) -> Iterator[int]:
+        """How many groups this node coordinates, in parts; callers may wait between two."""
+        for coordinator in list(self._coordinators.values()):
+            yield coordinator.count()
+
     async def delete_offsets(
         self, group_id: GroupId, partitions: Sequence[tuple[TopicName, int]]
     ) -> list[Reason | None]:

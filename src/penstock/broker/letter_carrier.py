@@ -304,6 +304,7 @@ class Carrier:
             return
         settings = self._owner.settings.of_queue(queue.key)
         await queue.decide(lambda machine: decide_arrived(machine, count, settings))
+        self._owner.arrived(queue.key, count)
         for letter in plan.letters[:count]:
             self._aside.pop(letter.offset, None)
 

@@ -54,12 +54,18 @@ class LogDirectories:
     def path(self) -> str:
         return str(self._directory)
 
-    async def describe(self, wanted: Collection[TopicPartition] | None) -> list[LogDirectory]:
-        """The given partitions, or all. A stopped one stands apart, so that it shows as damaged."""
+    async def usage(self) -> DiskUsage | None:
+        """None if the disk does not tell."""
         loop = asyncio.get_running_loop()
         try:
-            usage = await loop.run_in_executor(self._executor, self._disk_usage, self._directory)
+            return await loop.run_in_executor(self._executor, self._disk_usage, self._directory)
         except OSError:
+            return None
+
+    async def describe(self, wanted: Collection[TopicPartition] | None) -> list[LogDirectory]:
+        """The given partitions, or all. A stopped one stands apart, so that it shows as damaged."""
+        usage = await self.usage()
+        if usage is None:
             return [LogDirectory(path=self.path, is_damaged=True, topics={})]
         chosen = self._chosen(wanted)
         healthy = [replica for replica in chosen if replica.stopped_because is None]

@@ -81,6 +81,11 @@ class Partitions:
     def pressure(self) -> Pressure:
         return self._store.pressure
 
+    @property
+    def disk_waiting_s(self) -> float:
+        """How long the disk has been at work on the oldest write that is not done."""
+        return self._store.disk_waiting_s
+
     # Finding
 
     def get(self, topic: TopicName, partition: int) -> Replica:

@@ -6,16 +6,18 @@ the next one, so that a thousand waiting consumers cost no more than one.
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from penstock.broker.later import Task
+from penstock.broker.partitions import Partitions
 from penstock.broker.queue_reads import Found, QueueReads, spans_of
 from penstock.model.clock import Clock
 from penstock.model.errors import Reason, Refused
 from penstock.model.file_ranges import FileRange
-from penstock.model.ids import GroupId, MemberId, TopicId
+from penstock.model.ids import GroupId, MemberId, PartitionId, PartitionIndex, TopicId
+from penstock.observe.node_counters import NodeCounters
 from penstock.queues.commands import AcquiredRange, ShareSettings
 from penstock.queues.leading import LedQueue
 from penstock.queues.looking import looked_at_a_time
@@ -75,6 +77,30 @@ class AcquiredPartition:
         if isinstance(self.records, FileRange):
             self.records.release()
         self.records = None
+
+
+def count_deliveries(
+    counters: NodeCounters,
+    partitions: Partitions,
+    group_id: GroupId,
+    answers: Iterable[AcquiredPartition],
+) -> None:
+    """What a poll handed out."""
+    for answer in answers:
+        place = PartitionId(answer.wanted.topic_id, PartitionIndex(answer.wanted.partition))
+        replica = partitions.find(place) if answer.ranges else None
+        if replica is None:
+            continue
+        deliveries = counters.queues.of((group_id, replica.partition.topic))
+        for each in answer.ranges:
+            count = each.last - each.first + 1
+            deliveries.records += count
+            if each.attempt > 1:
+                deliveries.repeated += count
+            if replica.traffic is not None:
+                replica.traffic.records_out += count
+        if replica.traffic is not None and answer.records is not None:
+            replica.traffic.bytes_out += len(answer.records)
 
 
 class QueueFinder(Protocol):
@@ -137,6 +163,10 @@ class Poll:
         self._woken: asyncio.Future[None] | None = None
         # Whether news came while it was looking.
         self._has_news = False
+
+    @property
+    def group_id(self) -> GroupId:
+        return self._query.group_id
 
     async def run(self) -> list[AcquiredPartition]:
         try:

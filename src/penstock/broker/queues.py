@@ -7,7 +7,7 @@ of queues is exported here.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
 
@@ -24,6 +24,7 @@ from penstock.broker.polling import (
     AcquireQuery,
     Poll,
     WantedShare,
+    count_deliveries,
 )
 from penstock.broker.queue_offsets import QueueOffset, queue_offset
 from penstock.broker.queue_reads import QueueReads
@@ -39,6 +40,7 @@ from penstock.model.clock import Clock
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import BrokerId, GroupId, MemberId, PartitionId, TopicId
 from penstock.model.limits import Limits
+from penstock.observe.node_counters import NodeCounters
 from penstock.queues import calls
 from penstock.queues.commands import (
     AckBatch,
@@ -49,6 +51,7 @@ from penstock.queues.commands import (
 from penstock.queues.layout import QueueKey
 from penstock.queues.leading import LedQueue
 from penstock.queues.records import UNRESOLVED
+from penstock.queues.state import Queue
 from penstock.queues.tally import LeaseTally
 from penstock.replication.alarm_clock import AlarmClock
 from penstock.replication.commit import Commit
@@ -97,8 +100,10 @@ class Queues:
         publisher: Publisher,
         identities: Identities,
         random_below: Callable[[int], int],
+        counters: NodeCounters | None = None,
     ) -> None:
         self._cluster = cluster
+        self._counters = counters
         self._partitions = partitions
         self._leaderships = leaderships
         self._coordinators = coordinators
@@ -127,6 +132,7 @@ class Queues:
             cold_reads=cold_reads,
             clock=clock,
             replica_of=self.replica_of,
+            counters=counters,
         )
         self._redriving = Redriving(
             cluster=cluster,
@@ -200,9 +206,12 @@ class Queues:
     async def _counted(self, poll: Poll) -> list[AcquiredPartition]:
         self._polling += 1
         try:
-            return await poll.run()
+            answers = await poll.run()
         finally:
             self._polling -= 1
+        if self._counters is not None:
+            count_deliveries(self._counters, self._partitions, poll.group_id, answers)
+        return answers
 
     async def acknowledge(
         self,
@@ -319,6 +328,10 @@ class Queues:
             offset = queue_offset(found.get(key), ends.get(place, -1), troubles.get(key, ""))
             outcomes[place] = refused or offset
         return outcomes
+
+    def stored(self) -> Iterator[Queue]:
+        """The queues whose state is stored on this node; callers may wait between two."""
+        return self._coordinators.stored()
 
     async def topics_of(self, group_id: GroupId) -> set[str]:
         """The names of topics that the group has queues on."""

@@ -89,6 +89,7 @@ class Fetched:
         "preferred",
         "reason",
         "records",
+        "replica",
         "wanted",
     )
 
@@ -98,6 +99,8 @@ class Fetched:
         self.high_watermark = -1
         self.log_start_offset = -1
         self.records: FileRange | bytes | None = None
+        # Where the records are from.
+        self.replica: Replica | None = None
         # The replica whose disk the records may have to be read from before they can be sent.
         self.cold_on: Replica | None = None
         # The term that the consumer should go back to, and where it ended.

@@ -8,6 +8,7 @@ from penstock.broker.fetch import Fetch
 from penstock.broker.forwarding import Forwarding
 from penstock.broker.groups import Groups
 from penstock.broker.leaderships import Leaderships
+from penstock.broker.locks import Locks
 from penstock.broker.log_directories import LogDirectories
 from penstock.broker.membership import Membership
 from penstock.broker.offsets import Offsets
@@ -20,6 +21,7 @@ from penstock.broker.reassignments import Reassignments
 from penstock.broker.topics import Topics
 from penstock.model.clock import Clock
 from penstock.model.limits import Limits
+from penstock.observe.node_counters import NodeCounters
 from penstock.replication.pressure import Pressure
 
 
@@ -43,6 +45,9 @@ class Services:
     log_directories: LogDirectories
     groups: Groups
     queues: Queues
+    locks: Locks
     pressure: Pressure
+    # None where the node counts nothing.
+    counters: NodeCounters | None
     clock: Clock
     limits: Limits

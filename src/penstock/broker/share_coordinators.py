@@ -6,7 +6,16 @@ use. A queue belongs to a partition by its name.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from functools import partial
 from itertools import chain, islice
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -25,7 +34,7 @@ from penstock.queues.coordinator import ShareCoordinator
 from penstock.queues.decisions import Open, QueueSummary, Write
 from penstock.queues.layout import QueueKey, Reader
 from penstock.queues.records import QueueRecord, QueueStored
-from penstock.queues.state import QueuesState
+from penstock.queues.state import Queue, QueuesState
 from penstock.replication.calls import Handler
 from penstock.replication.hosting import Host
 from penstock.replication.replica import Replica
@@ -134,6 +143,11 @@ class ShareCoordinators:
             return
         knows = self._cluster.topic_by_id
         await coordinator.remove_topics(lambda topic_id: knows(topic_id) is None)
+
+    def stored(self) -> Iterator[Queue]:
+        """The queues whose state is stored here; callers may wait between two."""
+        for coordinator in list(self._coordinators.values()):
+            yield from coordinator.stored()
 
     # Asking
 

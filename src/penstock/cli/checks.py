@@ -44,6 +44,7 @@ PACKAGES = (
     "confluent-kafka",
     "cramjam",
     "crc32c",
+    "grpcio",
     "httptools",
     "msgspec",
     "prometheus-client",
@@ -114,8 +115,7 @@ def packages() -> Iterator[Finding]:
 
 def ports(settings: Settings) -> Iterator[Finding]:
     doors = {"kafka": settings.kafka}
-    if settings.http is not None:
-        doors["http"] = settings.http
+    doors.update(settings.other_doors())
     if settings.opens_peer_door():
         doors["peer"] = settings.peer
     is_served = False
@@ -127,7 +127,7 @@ def ports(settings: Settings) -> Iterator[Finding]:
         elif door == "kafka" and (cluster := _broker_at(endpoint)) is not None:
             is_served = True
             yield Finding(name, State.OK, f"a broker of cluster {cluster} serves at {endpoint}")
-        elif door == "http" and is_served:
+        elif door in settings.other_doors() and is_served:
             # A node that runs holds all of its ports.
             yield Finding(name, State.OK, f"in use for the {door} listener at {endpoint}")
         else:

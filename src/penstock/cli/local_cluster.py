@@ -11,7 +11,7 @@ from types import FrameType
 from penstock.cli.ports import why_not
 from penstock.client.child_broker import ChildBroker
 from penstock.client.errors import ClientError
-from penstock.config import DOOR_PORTS, OFF, OPENED_DOORS, PORTS_PER_NODE, Settings, SettingsError
+from penstock.config import DOOR_PORTS, OFF, PORTS_PER_NODE, Settings, SettingsError
 from penstock.model.endpoint import PORT_MAX, Endpoint
 
 LOOK_S = 0.5
@@ -41,7 +41,7 @@ def members(settings: Settings, count: int) -> list[Member]:
             node=node,
             doors={
                 door: _shifted(settings, door, node - 1)
-                for door in OPENED_DOORS
+                for door in DOOR_PORTS
                 if getattr(settings, door) is not None
             },
             data_dir=settings.data_dir / f"node-{node}",
@@ -84,6 +84,7 @@ def _child(settings: Settings, member: Member, addresses: Mapping[int, str]) -> 
     return ChildBroker(
         member.data_dir,
         kafka=str(member.doors["kafka"]),
+        grpc=str(member.doors.get("grpc", OFF)),
         http=str(member.doors.get("http", OFF)),
         node=member.node,
         peer=str(member.doors["peer"]),
@@ -92,6 +93,7 @@ def _child(settings: Settings, member: Member, addresses: Mapping[int, str]) -> 
         flags=[
             *("--log-format", settings.log_format, "--log-level", settings.log_level),
             *("--scrub-hours", str(settings.scrub_hours)),
+            *("--metrics", "on" if settings.metrics else "off"),
             *("--disk-timeout-ms", str(settings.disk_timeout_ms)),
             *(("--http-hosts", ",".join(settings.http_hosts)) if settings.http_hosts else ()),
         ],

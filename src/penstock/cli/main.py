@@ -20,6 +20,7 @@ from penstock.cli.lazy_group import LazyGroup
         "group": "penstock.cli.group",
         "work": "penstock.cli.work",
         "queue": "penstock.cli.queue",
+        "lock": "penstock.cli.lock",
         "cluster": "penstock.cli.cluster",
         "config": "penstock.cli.config",
         "profile": "penstock.cli.profile",

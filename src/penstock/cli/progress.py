@@ -17,8 +17,10 @@ def progress(label: str, total: int | None, *, shown: bool) -> Iterator[Advance]
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as bar:
+    count = TextColumn("{task.completed}") if total is None else MofNCompleteColumn()
+    columns = (TextColumn("{task.description}"), BarColumn(), count, TimeElapsedColumn())
+    # Without a total the bar never fills, so it goes when the work is done.
+    with Progress(*columns, console=Console(stderr=True), transient=total is None) as bar:
         task = bar.add_task(label, total=total)
         yield lambda amount: bar.advance(task, amount)
 

@@ -29,6 +29,7 @@ class ChildBroker:
         data_dir: Path | str,
         *,
         kafka: str = "127.0.0.1:0",
+        grpc: str = "127.0.0.1:0",
         http: str = "127.0.0.1:0",
         node: int = 0,
         peer: str | None = None,
@@ -45,12 +46,14 @@ class ChildBroker:
         """
         self.data_dir = Path(data_dir)
         self.bootstrap = ""
-        # Where its HTTP door is, once it is ready; empty if that is off.
+        # Where its other doors are, once it is ready; empty if they are off.
+        self.grpc = ""
         self.http = ""
         self.node = node
         # What it says when it is ready, as it says it.
         self.ready_line = ""
         self._kafka = kafka
+        self._grpc = grpc
         self._http = http
         self._flags = [*_cluster_flags(peer, cluster, join), *flags]
         self._settings = dict(settings or {})
@@ -127,6 +130,7 @@ class ChildBroker:
             raise ClientError(f"The broker did not start: {self.last_line}")
         # A restart keeps the ports, so that clients find the broker again.
         self._kafka = self.bootstrap
+        self._grpc = self.grpc or self._grpc
         self._http = self.http or self._http
         return self.bootstrap
 
@@ -177,7 +181,8 @@ class ChildBroker:
         return [*command, *self._arguments()]
 
     def _arguments(self) -> list[str]:
-        arguments = ["--node", str(self.node), "--kafka", self._kafka, "--http", self._http]
+        arguments = ["--node", str(self.node), "--kafka", self._kafka]
+        arguments += ["--grpc", self._grpc, "--http", self._http]
         arguments += ["--data-dir", str(self.data_dir), *self._flags]
         for name, value in self._settings.items():
             arguments += ["--set", f"{name}={value}"]
@@ -211,6 +216,7 @@ class ChildBroker:
                 if found:
                     self.ready_line = line.rstrip()
                     self.bootstrap = rest.split()[0]
+                    self.grpc = _address(rest, "grpc=")
                     self.http = _address(rest, "http=")
                     ready.set()
         # The output also ends when the start was refused, and then nobody should keep waiting.

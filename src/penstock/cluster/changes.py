@@ -2,6 +2,7 @@
 
 from typing import NamedTuple, TypeAlias
 
+from penstock.cluster.lock import Lock
 from penstock.cluster.topic import Topic
 from penstock.model.topic_config import TopicConfig
 
@@ -50,6 +51,13 @@ class ClientMetricsChanged(NamedTuple):
     """A subscription to clients' metrics came, went, or asks for something else."""
 
 
+class LockChanged(NamedTuple):
+    """The lock of this name has another holder, none, or another lease."""
+
+    name: str
+    lock: Lock | None
+
+
 class BrokersChanged(NamedTuple):
     """A broker came, went, or is reached elsewhere."""
 
@@ -63,5 +71,6 @@ Change: TypeAlias = (
     | BrokerConfigChanged
     | GroupConfigChanged
     | ClientMetricsChanged
+    | LockChanged
     | BrokersChanged
 )

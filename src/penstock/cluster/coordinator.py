@@ -31,6 +31,7 @@ from penstock.cluster.deciding import (
     Decision,
 )
 from penstock.cluster.group_settings import effective_group_setting
+from penstock.cluster.lock_decisions import decide_release
 from penstock.cluster.published import Published
 from penstock.cluster.reassignment_decisions import (
     Ended,
@@ -355,6 +356,37 @@ class Cluster:
         answers, _ = await self._decide(decision)
         return answers
 
+    # For what only the controller does, and only while it is the controller
+
+    def on_controller(self, begins: Callable[[], None], ends: Callable[[], None]) -> None:
+        """This node decides from now on, or does not any more."""
+        self._host.on_ready(begins)
+        self._host.on_lost(ends)
+
+    @property
+    def newest(self) -> ClusterState:
+        """What the controller knows, committed or not yet; void on other nodes."""
+        return self._host.state
+
+    async def decide_as_controller(self, decision: Decision[T]) -> T:
+        """Tries it once, here or not at all; after a refusal it may have been done all the same.
+
+        A decision that stores nothing is answered after a majority has confirmed that this node
+        was still the controller when it was taken.
+        """
+        answer, _ = await self._shielded(self._decider.decide_here(decision))
+        return answer
+
+    def append_as_controller(self, records: Sequence[ClusterRecord]) -> None:
+        """At once, on top of all that was decided here; nobody waits until it is committed."""
+        self._host.submit(records).add_done_callback(_heard)
+
+    async def release_lock(self, name: str, owner: str, token: int) -> None:
+        """Raises Refused if it is not held with this token."""
+        outcome, _ = await self._decide(lambda state: decide_release(state, name, owner, token))
+        if isinstance(outcome, Refused):
+            raise outcome
+
     # How a change comes about, and how it is heard of
 
     async def catch_up(self) -> None:
@@ -402,3 +434,9 @@ class Cluster:
             alive=frozenset(self.alive_brokers()),
             new_topic_id=lambda: TopicId(self._new_uuid()),
         )
+
+
+def _heard(done: "asyncio.Future[None]") -> None:
+    """A refusal concerns nobody: the next controller knows what is true."""
+    if not done.cancelled():
+        done.exception()

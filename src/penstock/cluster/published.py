@@ -11,6 +11,7 @@ from penstock.cluster.changes import (
     ClientMetricsChanged,
     ConfigChanged,
     GroupConfigChanged,
+    LockChanged,
     PartitionsAdded,
     TopicCreated,
     TopicDeleted,
@@ -27,7 +28,10 @@ from penstock.cluster.records import (
     BrokerStored,
     ClientMetricsStored,
     ClusterRecord,
+    FencingTokensTaken,
     GroupConfigStored,
+    LockRemoved,
+    LockStored,
     ProducerIdsTaken,
     TopicRemoved,
     TopicStored,
@@ -99,7 +103,11 @@ class Published:
                 if configs:
                     self.group_configs[group] = configs
                 yield GroupConfigChanged(group)
-            case ProducerIdsTaken():
+            case LockStored(lock=lock):
+                yield LockChanged(lock.name, lock)
+            case LockRemoved(name=name):
+                yield LockChanged(name, None)
+            case ProducerIdsTaken() | FencingTokensTaken():
                 pass
 
     def _stored(self, topic: Topic) -> Iterator[Change]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 from penstock.cluster.brokers import Broker
+from penstock.cluster.lock import Lock
 from penstock.cluster.topic import Assignment, Topic
 from penstock.model.endpoint import Endpoint
 from penstock.model.ids import BrokerId, DirectoryId, ReplicaId, TopicId, TopicName
@@ -70,6 +71,24 @@ class ProducerIdsTaken(NamedTuple):
     next_producer_id: int
 
 
+class LockStored(NamedTuple):
+    """Somebody holds the lock, or holds it with another lease than before."""
+
+    lock: Lock
+
+
+class LockRemoved(NamedTuple):
+    """Nobody holds the lock: it was released, or its lease ended."""
+
+    name: str
+
+
+class FencingTokensTaken(NamedTuple):
+    """Every fencing token below `next_fencing_token` was handed out."""
+
+    next_fencing_token: int
+
+
 ClusterRecord: TypeAlias = (
     TopicStored
     | TopicRemoved
@@ -79,6 +98,9 @@ ClusterRecord: TypeAlias = (
     | ClientMetricsStored
     | GroupConfigStored
     | ProducerIdsTaken
+    | LockStored
+    | LockRemoved
+    | FencingTokensTaken
 )
 Json: TypeAlias = dict[str, Any]
 
@@ -108,6 +130,12 @@ def to_json(record: ClusterRecord) -> tuple[list[str], Json | None]:
             return ["group-config", name], value
         case ProducerIdsTaken(next_producer_id=next_producer_id):
             return ["producer-ids"], {"version": VERSION, "next": next_producer_id}
+        case LockStored(lock=lock):
+            return ["lock", lock.name], {"version": VERSION, **_lock_to_json(lock)}
+        case LockRemoved(name=name):
+            return ["lock", name], None
+        case FencingTokensTaken(next_fencing_token=next_token):
+            return ["fencing-tokens"], {"version": VERSION, "next": next_token}
 
 
 def from_json(key: list[str], value: Json | None) -> ClusterRecord:
@@ -128,7 +156,13 @@ def from_json(key: list[str], value: Json | None) -> ClusterRecord:
             return GroupConfigStored(group=name, configs=value["configs"] if value else {})
         case ["producer-ids"] if value is not None:
             return ProducerIdsTaken(next_producer_id=value["next"])
-    raise UnreadableRecord(f"metadata record {key} is of an unknown kind")
+        case ["lock", name]:
+            return _lock_from_json(name, value)
+        case ["fencing-tokens"] if value is not None:
+            return FencingTokensTaken(next_fencing_token=value["next"])
+    raise UnreadableRecord(
+        f"metadata record {key} is of an unknown kind; a newer release may have written it"
+    )
 
 
 class ClusterRecordCodec:
@@ -169,6 +203,16 @@ def broker_from_json(value: Json) -> Broker:
 def _endpoint(value: list[Any]) -> Endpoint:
     host, port = value
     return Endpoint(str(host), int(port))
+
+
+def _lock_to_json(lock: Lock) -> Json:
+    return {"owner": lock.owner, "token": lock.fencing_token, "lease_ms": lock.lease_ms}
+
+
+def _lock_from_json(name: str, value: Json | None) -> LockStored | LockRemoved:
+    if value is None:
+        return LockRemoved(name=name)
+    return LockStored(lock=Lock(name, value["owner"], value["token"], value["lease_ms"]))
 
 
 def _topic_to_json(topic: Topic) -> Json:

@@ -9,6 +9,9 @@ All transitions, by record:
     BrokerConfigStored  the dynamic settings of a broker (or of all) are replaced
     ClientMetricsStored a subscription to clients' metrics is made, replaced or gone
     ProducerIdsTaken    producer ids below the given one are never handed out again
+    LockStored          the lock with that name is held, with that token
+    LockRemoved         nobody holds the lock with that name
+    FencingTokensTaken  fencing tokens below the given one are never handed out again
 
 What to append is decided in the `*_decisions` modules, which only read this state.
 """
@@ -19,13 +22,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import partial
 
 from penstock.cluster.brokers import DRAINED, Broker
+from penstock.cluster.lock import Lock
 from penstock.cluster.records import (
     BrokerConfigStored,
     BrokerRemoved,
     BrokerStored,
     ClientMetricsStored,
     ClusterRecord,
+    FencingTokensTaken,
     GroupConfigStored,
+    LockRemoved,
+    LockStored,
     ProducerIdsTaken,
     TopicRemoved,
     TopicStored,
@@ -48,6 +55,9 @@ class ClusterState:
         self.client_metrics: dict[str, Mapping[str, str]] = {}
         self.group_configs: dict[str, Mapping[str, str]] = {}
         self.next_producer_id = 0
+        # Those that somebody holds. Tokens begin at 1, so that 0 can stand for none.
+        self.locks: dict[str, Lock] = {}
+        self.next_fencing_token = 1
         # How many replicas each broker holds, and for how many partitions it is the first choice.
         self.replica_counts: Counter[BrokerId] = Counter()
         self.preferred_counts: Counter[BrokerId] = Counter()
@@ -99,11 +109,22 @@ class ClusterState:
                     self.group_configs[name] = configs
             case ProducerIdsTaken(next_producer_id=next_producer_id):
                 self.next_producer_id = next_producer_id
+            case LockStored(lock=lock):
+                self.locks[lock.name] = lock
+                # In a compacted log the counter may come later than a lock that was stored with it.
+                self.next_fencing_token = max(self.next_fencing_token, lock.fencing_token + 1)
+            case LockRemoved(name=name):
+                self.locks.pop(name, None)
+            case FencingTokensTaken(next_fencing_token=next_token):
+                self.next_fencing_token = next_token
 
     def validate(self) -> None:
         """Asserts what every sequence of decisions leaves true; for tests, which call it often."""
         assert not self.brokers.keys() & self.removed_brokers
         assert self.next_producer_id >= 0
+        tokens = [lock.fencing_token for lock in self.locks.values()]
+        assert len(set(tokens)) == len(tokens), f"a token has two locks: {self.locks}"
+        assert max(tokens, default=0) < self.next_fencing_token
         assert self._ids == {topic.name: each for each, topic in self.topics.items()}
         names = [topic.name for topic in self.topics.values()]
         assert self._names_by_collision_key == {collision_key(name): name for name in names}
@@ -141,6 +162,10 @@ class ClusterState:
         for name, configs in self.group_configs.items():
             yield GroupConfigStored(group=name, configs=configs)
         yield ProducerIdsTaken(next_producer_id=self.next_producer_id)
+        if self.next_fencing_token > 1:
+            yield FencingTokensTaken(next_fencing_token=self.next_fencing_token)
+        for lock in self.locks.values():
+            yield LockStored(lock=lock)
 
     def _remember(self, topic: Topic) -> None:
         assert self.colliding_name(topic.name) is None, f"{topic.name} is taken"

@@ -28,8 +28,7 @@ PORTS_PER_NODE = 100
 DOOR_PORTS: Mapping[str, int] = MappingProxyType(
     {"kafka": 9092, "grpc": 9093, "http": 9094, "peer": 9095}
 )
-OPENED_DOORS = ("kafka", "http", "peer")
-# Unless they are given, their ports keep their distance to the Kafka port.
+# Unless they are given, their ports keep their distance to the Kafka port. They may be turned off.
 FOLLOWING_DOORS = ("grpc", "http")
 DEFAULT = "default"
 # What is shown instead of a secret.
@@ -84,8 +83,8 @@ class Settings:
     data_dir: Path = Path("penstock-data")
     node: BrokerId = _FIRST_NODE
     kafka: Endpoint = _DOORS["kafka"]
-    grpc: Endpoint = _DOORS["grpc"]
-    # None where HTTP is turned off.
+    # None where a listener is turned off.
+    grpc: Endpoint | None = _DOORS["grpc"]
     http: Endpoint | None = _DOORS["http"]
     # Names under which clients reach the HTTP listener, beside localhost and addresses.
     http_hosts: tuple[str, ...] = ()
@@ -105,6 +104,8 @@ class Settings:
     log_format: LogFormat = LogFormat.AUTO
     log_level: LogLevel = LogLevel.INFO
     scrub_hours: int = 168
+    # Whether the node counts what it does, for /metrics.
+    metrics: bool = True
     # Kafka's broker settings by Kafka's names, unchecked here: the cluster knows their meaning.
     broker: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     # Where a value came from, by setting; `broker` has one entry per key, "broker.num.partitions".
@@ -133,10 +134,10 @@ class Settings:
         """Whether other nodes are to connect; a node on its own needs no further port."""
         return bool(self.cluster) or self.join is not None or self.is_explicit("peer")
 
-    def unopened_doors(self) -> tuple[str, ...]:
-        """Doors that were asked for by name although this version does not have them."""
-        unopened = (name for name in DOOR_PORTS if name not in OPENED_DOORS)
-        return tuple(filter(self.is_explicit, unopened))
+    def other_doors(self) -> dict[str, Endpoint]:
+        """Listeners that are neither for Kafka's clients nor for other nodes, by door."""
+        doors = {door: getattr(self, door) for door in FOLLOWING_DOORS}
+        return {door: endpoint for door, endpoint in doors.items() if endpoint is not None}
 
     def effective(self) -> list[tuple[str, str, str]]:
         """Every setting as (name, value, source), broker settings one by one."""
@@ -371,12 +372,14 @@ def _unknown(key: str, known: Iterable[str]) -> str:
 
 def _shown(setting: Setting, value: object) -> str:
     if value is None:
-        return OFF if setting.name == "http" else ""
+        return OFF if setting.name in FOLLOWING_DOORS else ""
     if setting.name == "http_hosts":
         assert isinstance(value, tuple)
         return ",".join(value)
     if setting.is_secret:
         return HIDDEN
+    if isinstance(value, bool):
+        return values.ON if value else OFF
     if isinstance(value, Mapping):
         return ",".join(f"{node}={endpoint}" for node, endpoint in value.items())
     return str(value)
@@ -400,9 +403,11 @@ def _setting(
 
 
 def _door(name: str, help_text: str) -> Setting:
-    return _setting(
-        name, "HOST:PORT", f"{LOOPBACK}:{DOOR_PORTS[name]}", values.parse_endpoint_text, help_text
-    )
+    default = f"{LOOPBACK}:{DOOR_PORTS[name]}"
+    if name in FOLLOWING_DOORS:
+        parse = values.parse_optional_endpoint
+        return _setting(name, "HOST:PORT|off", default, parse, help_text)
+    return _setting(name, "HOST:PORT", default, values.parse_endpoint_text, help_text)
 
 
 SETTINGS: tuple[Setting, ...] = (
@@ -413,14 +418,8 @@ SETTINGS: tuple[Setting, ...] = (
         "node", "N", "0", values.parse_node, "The node's number, which is its Kafka broker id."
     ),
     _door("kafka", "Where Kafka clients connect; port 0 picks a free one."),
-    _door("grpc", "Where gRPC clients connect."),
-    _setting(
-        "http",
-        "HOST:PORT|off",
-        f"{LOOPBACK}:{DOOR_PORTS['http']}",
-        values.parse_optional_endpoint,
-        "Where HTTP clients connect, or off; by default 2 above the Kafka port.",
-    ),
+    _door("grpc", "Where gRPC clients connect, or off; by default 1 above the Kafka port."),
+    _door("http", "Where HTTP clients connect, or off; by default 2 above the Kafka port."),
     _setting(
         "http_hosts",
         "NAME,...",
@@ -499,6 +498,13 @@ SETTINGS: tuple[Setting, ...] = (
         "168",
         values.parse_hours,
         "Check all data for damage every N hours; 0 never.",
+    ),
+    _setting(
+        "metrics",
+        "on|off",
+        "on",
+        values.parse_switch,
+        "Whether the node counts what it does and shows it at /metrics.",
     ),
     _setting(
         "broker",

@@ -17,6 +17,7 @@ SCRUB_HOURS_MAX = 24 * 366
 HTTP_HOSTS_MAX = 100
 # The word for a door that shall stay shut.
 OFF = "off"
+ON = "on"
 
 _HOST_NAME = re.compile(r"[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?", re.ASCII)
 
@@ -66,6 +67,16 @@ def parse_disk_timeout(raw: object) -> int:
 
 def parse_hours(raw: object) -> int:
     return _whole_number(raw, 0, SCRUB_HOURS_MAX)
+
+
+def parse_switch(raw: object) -> bool:
+    """YAML reads the words "on" and "off" as true and false."""
+    if isinstance(raw, bool):
+        return raw
+    text = parse_text(raw).lower()
+    if text not in (ON, OFF):
+        raise Unusable(f"it must be {ON} or {OFF}")
+    return text == ON
 
 
 def parse_endpoint_text(raw: object) -> Endpoint:

@@ -11,7 +11,7 @@ goes on from the stored generations, with a whole session for every member to be
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 from uuid import UUID
@@ -395,6 +395,17 @@ class Coordinator:
         if refused is not None:
             raise refused
         return fetched
+
+    def committed(self) -> Iterator[tuple[GroupId, TopicName, dict[int, int]]]:
+        """What all groups have committed; the leadership may end between two."""
+        if not self._is_active:
+            return
+        for group_id in list(self._host.state.group_ids()):
+            for topic, partitions in list(self._host.state.offsets(group_id).items()):
+                yield group_id, topic, {index: each.offset for index, each in partitions.items()}
+
+    def count(self) -> int:
+        return sum(1 for _ in self._host.state.group_ids()) if self._is_active else 0
 
     async def _confirmed(self, reading: Awaitable[T]) -> T:
         """What a majority has to confirm, which may never answer."""

@@ -78,6 +78,9 @@ class Reason(Enum):
     # Queues
     INVALID_RECORD_STATE = auto()
     FENCED_STATE_EPOCH = auto()
+    # Locks
+    LOCK_HELD = auto()
+    LOCK_NOT_HELD = auto()
     # Last resort: a bug of ours that was caught at the door
     UNKNOWN_SERVER_ERROR = auto()
 
@@ -89,6 +92,14 @@ class Refused(Exception):
         super().__init__(detail or reason.name.lower().replace("_", " "))
         self.reason = reason
         self.detail = detail or reason.name.lower().replace("_", " ")
+
+    @property
+    def sentence(self) -> str:
+        """The detail as a sentence: it may begin small and end without a stop, because Kafka's
+        clients frame it."""
+        text = self.detail.strip()
+        text = text[:1].upper() + text[1:]
+        return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 class StorageDamaged(Exception):

@@ -12,6 +12,12 @@ TOPIC_NAME_LENGTH_MAX = 249
 PARTITIONS_PER_TOPIC_MAX = 10_000
 PARTITIONS_PER_NODE_MAX = 20_000
 
+# Of locks. A renewal costs a round of messages between nodes, so a lease can't be very short.
+LOCK_NAME_LENGTH_MAX = 200
+LOCK_OWNER_LENGTH_MAX = 200
+LOCK_LEASE_MS_MIN = 1_000
+LOCK_LEASE_MS_MAX = 12 * 60 * 60 * 1_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:

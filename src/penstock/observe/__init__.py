@@ -1,1 +1,1 @@
-"""What a running node tells its operator."""
+"""What a running node tells its operator: log lines, and metrics."""

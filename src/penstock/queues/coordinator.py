@@ -10,7 +10,7 @@ for long are stored so again, and the log is cut before the oldest of those reco
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from penstock.model.errors import Reason, Refused
@@ -30,7 +30,7 @@ from penstock.queues.decisions import (
 )
 from penstock.queues.layout import QueueKey
 from penstock.queues.records import QueueChanged, QueueRecord, QueueRemoved, QueueStored
-from penstock.queues.state import QueuesState
+from penstock.queues.state import Queue, QueuesState
 from penstock.replication.hosting import Host
 from penstock.replication.replica import Replica
 
@@ -144,6 +144,14 @@ class ShareCoordinator:
             return summarize(state, state.of_group(group_id) if keys is None else keys)
 
         return await self._confirmed(self._host.read(look))
+
+    def stored(self) -> Iterator[Queue]:
+        """All queues; the leadership may end between two."""
+        state = self._host.state
+        for key in list(state) if self.is_active else ():
+            queue = state.get(key)
+            if queue is not None:
+                yield queue
 
     def with_letters(self, count_max: int) -> list[QueueKey]:
         """Queues of which dead letters are on their way, whether or not they are led now."""

@@ -14,8 +14,8 @@ from penstock.records.compression import DECOMPRESSED_BYTES_MAX, Codec, compress
 from penstock.records.errors import CorruptBatch as CorruptBatch
 from penstock.records.raw_records import (
     RawRecord,
-    decode_record,
     pick_records,
+    read_records,
     scan_records,
 )
 from penstock.records.record import Record
@@ -308,11 +308,16 @@ def scan_batch(payload: bytes, header: BatchHeader) -> Iterator[RawRecord]:
     """
     base_timestamp, last_offset_delta = header.base_timestamp, header.last_offset_delta
     for raw in scan_records(payload, header.record_count):
-        if not 0 <= raw.offset_delta <= last_offset_delta:
-            raise CorruptBatch(f"a record is {raw.offset_delta} offsets after its batch's first")
-        if abs(base_timestamp + raw.timestamp_delta) > TIMESTAMP_MAX:
-            raise CorruptBatch("the timestamp of a record is longer than 64 bits")
+        timestamp_ms = base_timestamp + raw.timestamp_delta
+        if not 0 <= raw.offset_delta <= last_offset_delta or abs(timestamp_ms) > TIMESTAMP_MAX:
+            raise _not_of_batch(raw.offset_delta, last_offset_delta)
         yield raw
+
+
+def _not_of_batch(delta: int, last_delta: int) -> CorruptBatch:
+    if not 0 <= delta <= last_delta:
+        return CorruptBatch(f"a record is {delta} offsets after its batch's first")
+    return CorruptBatch("the timestamp of a record is longer than 64 bits")
 
 
 def keep_records(
@@ -356,11 +361,16 @@ def decode_records(
         raise CorruptBatch(f"the batch takes {header.size} bytes, {len(batch)} are left")
     payload = batch_payload(batch, header, size_max)
     is_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
-    for raw in scan_batch(payload, header):
-        timestamp_ms = header.base_timestamp + raw.timestamp_delta
-        yield decode_record(
-            payload,
-            raw,
-            offset=header.base_offset + raw.offset_delta,
+    base_offset, last_delta = header.base_offset, header.last_offset_delta
+    base_timestamp = header.base_timestamp
+    for later_ms, delta, key, value, headers in read_records(payload, header.record_count):
+        timestamp_ms = base_timestamp + later_ms
+        if not 0 <= delta <= last_delta or not -TIMESTAMP_MAX <= timestamp_ms <= TIMESTAMP_MAX:
+            raise _not_of_batch(delta, last_delta)
+        yield Record(
+            offset=base_offset + delta,
             timestamp_ms=header.max_timestamp if is_append_time else timestamp_ms,
+            key=key,
+            value=value,
+            headers=headers,
         )

@@ -3,13 +3,14 @@
 from collections import deque
 
 from penstock.model.errors import Refused
+from penstock.observe.instruments import Histogram
 from penstock.replication.commit import Commit
 
 
 class Pending:
     """The appends of one turn: settled together, when the last of them is."""
 
-    __slots__ = ("done", "end_offset", "index", "size", "stored")
+    __slots__ = ("done", "end_offset", "index", "size", "stored", "stored_at")
 
     def __init__(self) -> None:
         self.index = 0
@@ -20,6 +21,8 @@ class Pending:
         self.done = Commit()
         # Safe on this replica alone.
         self.stored = Commit()
+        # By the monotonic clock, where that is measured.
+        self.stored_at = 0.0
 
 
 class Acknowledgements:
@@ -69,15 +72,17 @@ class Acknowledgements:
             or (pending and pending[0].index <= committed_index)
         )
 
-    def stored(self, index: int) -> None:
+    def stored(self, index: int, now: float = 0.0) -> None:
         storing = self._storing
         while storing and storing[0].index <= index:
-            commit = storing.popleft().stored
-            if not commit.is_settled:
-                commit.settle(None)
+            first = storing.popleft()
+            first.stored_at = now
+            if not first.stored.is_settled:
+                first.stored.settle(None)
 
-    def committed(self, index: int) -> int:
-        """Settles all up to `index`; gives how many bytes that were."""
+    def committed(self, index: int, now: float = 0.0, waits: Histogram | None = None) -> int:
+        """Settles all up to `index`; gives how many bytes that were. `waits` hears how long each
+        waited for others: not at all, if they had it before this replica."""
         pending = self._pending
         settled: list[Pending] = []
         size = 0
@@ -88,6 +93,8 @@ class Acknowledgements:
         if self._open in settled:
             self._open = None
         for one in settled:
+            if waits is not None:
+                waits.observe(now - one.stored_at if one.stored_at else 0.0)
             one.done.settle(None)
         return size
 

@@ -48,7 +48,11 @@ class AlarmClock(Generic[K]):
             self._schedule()
 
     def is_set(self, key: K) -> bool:
-        return self._deadlines.get(key) is not None
+        return self.at(key) is not None
+
+    def at(self, key: K) -> float | None:
+        """In seconds of the monotonic clock."""
+        return self._deadlines.get(key)
 
     def cancel(self, key: K) -> None:
         self._deadlines.cancel(key)

@@ -1,13 +1,17 @@
 """Deadlines by key, made for moving them often: a heartbeat costs one dictionary write.
 
 A heap holds at most a few entries per key. Moving a deadline later does not touch the heap: the
-entry that comes up too early is put back with the deadline that is true by then.
+entry that comes up too early is put back with the deadline that is true by then. Those of cancelled
+deadlines are swept out when they are most of the heap.
 """
 
 import heapq
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
+
+# A heap that is shorter is never swept.
+SWEPT_LENGTH_MIN = 1_000
 
 
 class Deadlines(Generic[K]):
@@ -63,6 +67,18 @@ class Deadlines(Generic[K]):
         return None
 
     def _push(self, key: K, at: float) -> None:
+        if len(self._heap) > SWEPT_LENGTH_MIN + 4 * len(self._at):
+            self._sweep()
         self._armed[key] = at
         self._count += 1
         heapq.heappush(self._heap, (at, self._count, key))
+
+    def _sweep(self) -> None:
+        """Cancelled deadlines that are far away would stay for long."""
+        self._heap = []
+        self._armed = {}
+        for key, at in list(self._at.items()):
+            self._armed[key] = at
+            self._count += 1
+            self._heap.append((at, self._count, key))
+        heapq.heapify(self._heap)

@@ -102,6 +102,7 @@ class GroupMember(ABC):
         "partition",
         "term",
         "topic_id",
+        "traffic",
     )
 
     # A replica whose log could not be opened has none of these.
@@ -142,10 +143,13 @@ class GroupMember(ABC):
         self._refusal: tuple[Reason, str] | None = None
         self._watches = Watches()
         self._leadership_watches = Watches()
-        self._backlog = Backlog(parts.pressure, parts.unflushed_bytes_max)
+        # None where nothing is counted.
+        counters = parts.counters
+        self.traffic = None if counters is None else counters.topics.of(partition.topic)
+        self._backlog = Backlog(parts.pressure, parts.unflushed_bytes_max, self.traffic)
         self._flush_timer: asyncio.TimerHandle | None = None
         self._acks = Acknowledgements()
-        self._in_sync = InSync(parts.own)
+        self._in_sync = InSync(parts.own, parts.counters)
         self._starts = LogStarts()
         self._reads = ConfirmedReads()
         self._ledger = ProducerLedger()
@@ -321,8 +325,11 @@ class GroupMember(ABC):
             self._end_refill()
 
     def _settle_acks(self) -> None:
-        self._acks.stored(self._node.stable_index)
-        self._backlog.remove(self._acks.committed(self._acknowledged_index()))
+        counters = self._parts.counters if self.has_peers else None
+        now = 0.0 if counters is None else self._parts.clock.monotonic()
+        self._acks.stored(self._node.stable_index, now)
+        waits = None if counters is None else counters.replication
+        self._backlog.remove(self._acks.committed(self._acknowledged_index(), now, waits))
 
     def _acknowledged_index(self) -> LogIndex:
         """Up to here everything is committed, and held by as many voters as the topic asks for."""
@@ -350,6 +357,8 @@ class GroupMember(ABC):
         self.term = leadership.term
         self.is_leader = leadership.role is Role.LEADER
         if self.is_leader:
+            if self._parts.counters is not None:
+                self._parts.counters.elections_won += 1
             self._leadership_index = self._node.last_index
             self._in_sync.begin(self._node.membership.voters, self._node.last_index)
         elif was_leader:

@@ -7,6 +7,7 @@ holds what the log ended with at the sample before was caught up at that sample.
 from collections.abc import Iterable, Sequence
 
 from penstock.model.ids import BrokerId, LogIndex, ReplicaId
+from penstock.observe.node_counters import NodeCounters
 from penstock.raft.node import RaftNode, ReplicaStatus
 from penstock.raft.quorum import majority
 
@@ -23,10 +24,19 @@ NO_BOUND = 2**63
 
 
 class InSync:
-    __slots__ = ("_caught_up_at", "_mark", "_own", "_sample", "_steady_since", "members")
+    __slots__ = (
+        "_caught_up_at",
+        "_counters",
+        "_mark",
+        "_own",
+        "_sample",
+        "_steady_since",
+        "members",
+    )
 
-    def __init__(self, own: ReplicaId) -> None:
+    def __init__(self, own: ReplicaId, counters: NodeCounters | None = None) -> None:
         self._own = own
+        self._counters = counters
         self._sample = 0
         # The end of the log at the last sample.
         self._mark = 0
@@ -49,11 +59,11 @@ class InSync:
             if replica.node == node and replica != self._own:
                 self._caught_up_at[replica] = NEVER
                 self._steady_since.pop(replica, None)
-        before = self.members
-        self.members = tuple(
-            replica for replica in before if replica.node != node or replica == self._own
+        return self._become(
+            tuple(
+                replica for replica in self.members if replica.node != node or replica == self._own
+            )
         )
-        return self.members != before
 
     def end(self) -> None:
         self._caught_up_at, self._steady_since, self.members = {}, {}, ()
@@ -94,10 +104,16 @@ class InSync:
         ]
         if self._own in voters:
             members.append(self._own)
-        found = tuple(sorted(members))
-        if found == self.members:
+        return self._become(tuple(sorted(members)))
+
+    def _become(self, found: tuple[ReplicaId, ...]) -> bool:
+        before = self.members
+        if found == before:
             return False
         self.members = found
+        if self._counters is not None:
+            self._counters.in_sync_shrinks += len(set(before) - set(found))
+            self._counters.in_sync_growths += len(set(found) - set(before))
         return True
 
     def steady_samples(self, replica: ReplicaId) -> int:

@@ -4,7 +4,9 @@ from bisect import bisect_right
 from enum import IntEnum
 from typing import NamedTuple
 
-from penstock.storage.log import Log
+from penstock.model.file_ranges import FileRange
+from penstock.storage.log import Log, LogRange
+from penstock.storage.log_ranges import offset_after
 
 
 class Position(IntEnum):
@@ -25,6 +27,12 @@ class FoundOffset(NamedTuple):
     offset: int
     timestamp_ms: int
     term: int
+
+
+def offset_behind(found: FileRange, end: int) -> int:
+    """The offset behind records that were read from a log and are all below `end`."""
+    assert isinstance(found, LogRange)
+    return offset_after(found, end)
 
 
 NOT_FOUND = FoundOffset(-1, -1, -1)

@@ -319,7 +319,7 @@ class Replica(GroupMember):
             self._ledger.record(header, base_offset, now_ms)
         end: Offset = base_offset + span  # type: ignore[assignment]  # no call per batch
         self.log_end_offset = end
-        self._backlog.add(size)
+        self._backlog.add(size, span)
         return self._acks.join(index, end, size)
 
     # Reading

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from penstock.model.clock import Clock
 from penstock.model.ids import ReplicaId
+from penstock.observe.node_counters import NodeCounters
 from penstock.raft.settings import RaftSettings
 from penstock.replication.batch_buffers import BatchBuffers
 from penstock.replication.cold_entries import FollowerReads
@@ -38,3 +39,5 @@ class ReplicaParts:
     hard_states: HardStateWriter
     random_below: Callable[[int], int]
     raft_settings: RaftSettings
+    # None counts nothing.
+    counters: NodeCounters | None = None

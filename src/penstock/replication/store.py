@@ -26,6 +26,7 @@ from penstock.model.ids import (
 )
 from penstock.model.limits import Limits
 from penstock.model.topic_config import TopicConfig
+from penstock.observe.node_counters import NodeCounters
 from penstock.raft.entries import HardState
 from penstock.raft.membership import Membership
 from penstock.raft.settings import RaftSettings
@@ -98,6 +99,7 @@ class ReplicaStore:
         random_below: Callable[[int], int],
         raft_settings: RaftSettings,
         makers: Executor | None = None,
+        counters: NodeCounters | None = None,
     ) -> None:
         """`makers` make and open logs; without them that is done by `executor`, as all the rest."""
         self.pressure = Pressure(limits)
@@ -133,7 +135,12 @@ class ReplicaStore:
             hard_states=self._hard_states,
             random_below=random_below,
             raft_settings=raft_settings,
+            counters=counters,
         )
+
+    @property
+    def disk_waiting_s(self) -> float:
+        return self._write_side.waiting_s()
 
     def tick(self) -> None:
         """A unit of time passed; comes before the replicas hear of it."""

@@ -20,6 +20,7 @@ from concurrent.futures import Executor
 from threading import Lock
 from typing import Any, Final, Protocol
 
+from penstock.observe.node_counters import WriteTimes
 from penstock.replication.exchange import TICK_SECONDS
 from penstock.storage.file_system import WholeDisk
 
@@ -38,6 +39,11 @@ class DiskHangs(OSError):
 
 
 class HandsJobs(Protocol):
+    @property
+    def since(self) -> int:
+        """When its job was handed over or last heard of, in ticks."""
+        ...
+
     def check_deadline(self) -> object: ...
 
 
@@ -73,6 +79,7 @@ class WriteSide:
         "_waiting",
         "_writing",
         "now",
+        "times",
     )
 
     def __init__(
@@ -80,6 +87,7 @@ class WriteSide:
         executor: Executor,
         timeout_s: float = DISK_TIMEOUT_S,
         find_disk: FindDisk = lambda files: None,
+        times: WriteTimes | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         # Where the threads can do without, no future is made that nobody would look at.
@@ -93,6 +101,8 @@ class WriteSide:
         # Threads that write at the same time spend much of it on handing the interpreter to each
         # other. Syncs still wait together.
         self._writing = Lock()
+        # Where it is noted how long writes take; None where that is not.
+        self.times = times
         self.now = 0
         self._timeout_s = timeout_s
         self._ticks_max = math.ceil(timeout_s / TICK_SECONDS)
@@ -166,6 +176,11 @@ class WriteSide:
         self.now += 1
         for handed in list(self._waiting):
             handed.check_deadline()
+
+    def waiting_s(self) -> float:
+        """How long the oldest job that is under way has been."""
+        since = (handed.since for handed in self._waiting)
+        return (self.now - min(since, default=self.now)) * TICK_SECONDS
 
     def is_over(self, since: int) -> bool:
         """For what was handed over when `now` was `since`; a shorter stall is never over."""

@@ -102,13 +102,16 @@ _Outcomes = list[tuple[object, Exception | None]]
 
 class _Job:
     __slots__ = (
+        "began_at",
         "broken",
         "checkpointer",
         "chores",
         "done",
+        "ended_at",
         "failure",
         "is_late",
         "is_reported",
+        "queued_at",
         "since",
         "syncs",
         "writes",
@@ -119,6 +122,8 @@ class _Job:
         # When it was handed over or last heard of, in ticks, and whether that is too long ago.
         self.since = since
         self.is_late = False
+        # By the monotonic clock, where times are noted.
+        self.queued_at = self.began_at = self.ended_at = 0.0
         # How many of them are carried out.
         self.done = 0
         self.failure: OSError | None = None
@@ -141,6 +146,7 @@ class Writer:
         "_loop",
         "_owner",
         "_queue",
+        "_queued_at",
         "_retry",
         "_retry_after_s",
         "_running",
@@ -167,6 +173,7 @@ class Writer:
         self._side = side
         self.syncs_before_ack = syncs_before_ack
         self._queue: list[LogWrite] = []
+        self._queued_at = 0.0
         self._chores: list[tuple[Chore, asyncio.Future[Any]]] = []
         self._is_scheduled = False
         self._running: _Job | None = None
@@ -184,6 +191,8 @@ class Writer:
 
     def put(self, write: LogWrite) -> None:
         """Queues a write; the owner hears of it by `written`."""
+        if not self._queue and self._side.times is not None:
+            self._queued_at = self._side.times.now()
         self._queue.append(write)
         if self._running is None and self._retry is None and self._broken is None:
             self._start()
@@ -216,6 +225,10 @@ class Writer:
             self._when_idle.append(done)
             await done
             self._end_retries()
+
+    @property
+    def since(self) -> int:
+        return self._side.now if self._running is None else self._running.since
 
     def check_deadline(self) -> None:
         """With every tick while a job runs: those who wait for one that hangs hear so."""
@@ -267,6 +280,7 @@ class Writer:
         if self._retry is None:
             writes, self._queue = self._queue, writes
         job = _Job(writes, self._side.now)
+        job.queued_at = self._queued_at
         job.syncs = (
             self.syncs_before_ack or self._syncs_next or any(write.must_sync for write in writes)
         )
@@ -280,6 +294,8 @@ class Writer:
         self._heard_of(job)
         if job.writes and not job.is_reported and job.failure is None:
             job.is_reported = True
+            if self._side.times is not None:
+                self._side.times.note(job.queued_at, job.began_at, job.ended_at)
             self.failure, self._retry_after_s = None, RETRY_AFTER_S_MIN
             self._owner.written(job.writes[-1].number)
 
@@ -353,6 +369,9 @@ class Writer:
 
     def write(self, job: _Job) -> None:
         """The first part of a job: what comes before the sync."""
+        times = self._side.times
+        if times is not None:
+            job.began_at = times.now()
         try:
             self._carry_out(job)
         except Exception as error:
@@ -369,6 +388,8 @@ class Writer:
                     self._log.note_synced()
                 else:
                     self._log.sync()
+            if self._side.times is not None:
+                job.ended_at = self._side.times.now()
             if job.checkpointer is None:
                 report(self._finished, job)
                 return

@@ -5,6 +5,7 @@ import inspect
 import logging
 import resource
 import shutil
+import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack
@@ -18,6 +19,7 @@ from penstock.broker.forwarding import Forwarding
 from penstock.broker.groups import Groups
 from penstock.broker.handover import hand_over
 from penstock.broker.leaderships import Leaderships
+from penstock.broker.locks import Locks
 from penstock.broker.log_directories import LogDirectories
 from penstock.broker.membership import Membership
 from penstock.broker.offsets import Offsets
@@ -51,9 +53,10 @@ from penstock.model.ids import BrokerId, ReplicaId
 from penstock.model.limits import Limits
 from penstock.model.peers import NO_CLUSTER, PEER_VERSION, PeerHello
 from penstock.net.occasional_log import OccasionalLog
+from penstock.observe.node_counters import LoopDelay, NodeCounters
 from penstock.queues.records import QueueRecord, QueueRecordCodec
 from penstock.queues.state import QueuesState
-from penstock.replication.exchange import Exchange
+from penstock.replication.exchange import TICK_SECONDS, Exchange
 from penstock.replication.feed import Feed
 from penstock.replication.hosting import Host
 from penstock.replication.replica import Replica
@@ -110,9 +113,12 @@ class Node:
         self._clock = self._parts.clock
         self._file_system = self._parts.file_system
         self.peer: Endpoint | None = None
-        self.http: Endpoint | None = None
+        # Where the doors listen that are not Kafka's, by name.
+        self.doors: dict[str, Endpoint] = {}
         # What was built so far, undone in reverse order by `stop` or by a start that fails.
         self._built = AsyncExitStack()
+        # By the machine's own clock: threads look at it too, and nothing follows from it.
+        self._counters = NodeCounters(time.monotonic) if settings.metrics else None
 
     async def start(self) -> Endpoint:
         """Opens the data directory, recovers, and listens; returns where clients connect.
@@ -121,7 +127,7 @@ class Node:
         """
         try:
             services, limits = await self.start_services()
-            door = KafkaDoor(services, limits, self._clock)
+            door = KafkaDoor(services, limits, self._clock, counters=self._counters)
             self._on_stop(lambda: door.drain(DRAIN_TIMEOUT_S))
             bound = await door.bind(*self._settings.kafka)
             doors = await self._other_doors(services)
@@ -146,8 +152,8 @@ class Node:
         }
         doors = DoorProcess(desk, options)
         self._on_stop(doors.close)
-        if settings.http is not None:
-            self.http = await doors.bind("http", settings.http)
+        for door, endpoint in settings.other_doors().items():
+            self.doors[door] = await doors.bind(door, endpoint)
         return doors
 
     async def stop(self) -> None:
@@ -169,6 +175,8 @@ class Node:
         await self._meet(directory)
         store = self._store(directory, limits)
         self.exchange.on_tick(store.tick)
+        if self._counters is not None:
+            self.exchange.on_tick(LoopDelay(self._counters, TICK_SECONDS).tick)
         self.partitions = Partitions(store=store, exchange=self.exchange)
         self._on_stop(store.close)
         self._on_stop(self.partitions.close)
@@ -305,6 +313,7 @@ class Node:
                 self._disk,
                 self._settings.disk_timeout_ms / 1000,
                 lambda files: self._file_system.whole_disk(directory.path, files),
+                None if self._counters is None else self._counters.writes,
             ),
             limits=limits,
             own=self.exchange.own,
@@ -313,6 +322,7 @@ class Node:
             random_below=self._parts.random_below,
             raft_settings=self._parts.raft,
             makers=self._executor("makers", MAKER_THREADS),
+            counters=self._counters,
         )
 
     async def _cluster(self, directory: DataDirectory, static: Mapping[str, str]) -> Cluster:
@@ -423,6 +433,7 @@ class Node:
             publisher=forwarding,
             identities=producers,
             random_below=self._parts.random_below,
+            counters=self._counters,
         )
         groups = Groups(
             cluster=cluster,
@@ -435,6 +446,8 @@ class Node:
             queues=queues,
             new_uuid=self._parts.new_uuid,
         )
+        locks = Locks(cluster=cluster, peers=exchange, clock=clock)
+        self._on_stop(locks.close)
         await topics.open_all()
         self._on_stop(topics.close)
         await groups.load()
@@ -480,7 +493,9 @@ class Node:
             ),
             groups=groups,
             queues=queues,
+            locks=locks,
             pressure=partitions.pressure,
+            counters=self._counters,
             clock=clock,
             limits=limits,
         )

@@ -94,18 +94,19 @@ async def _serve(settings: Settings, manager: ServiceManager) -> None:
     await check_free(settings.kafka)
     if settings.opens_peer_door():
         await check_free(settings.peer)
-    if settings.http is not None:
-        await check_free_soon(settings.http)
+    for endpoint in settings.other_doors().values():
+        await check_free_soon(endpoint)
     node = Node(settings)
     bound = await _started(node, stop)
     if bound is None:
         logger.info("stopped before it was ready")
         return
     # Scripts wait for this line, so it is the only one on stdout.
-    http = "" if node.http is None else f" http={node.http}"
-    peer = "" if node.peer is None else f" peer={node.peer}"
+    others = "".join(f" {door}={endpoint}" for door, endpoint in node.doors.items())
+    if node.peer is not None:
+        others += f" peer={node.peer}"
     print(
-        f"penstock node {settings.node} ready: kafka={bound}{http}{peer} data={settings.data_dir}",
+        f"penstock node {settings.node} ready: kafka={bound}{others} data={settings.data_dir}",
         flush=True,
     )
     manager.ready(f"Node {settings.node} serves Kafka clients at {bound}.")
@@ -113,8 +114,6 @@ async def _serve(settings: Settings, manager: ServiceManager) -> None:
     # one over thousands of partitions would hold up every client.
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)
-    for door in settings.unopened_doors():
-        logger.warning("this version does not have that listener yet: --%s has no effect", door)
     await stop.wait()
     logger.info("stopping: answering the requests in flight")
     manager.stopping()

@@ -36,6 +36,19 @@ def find_range(
     return None
 
 
+def offset_after(found: LogRange, end: int) -> int:
+    """The offset behind a range of records below `end`, as far as it is known without reading: of
+    one that was cut between two entries of the index, that of the entry before."""
+    stop = found.position + found.length
+    tail = found.segment.tail
+    if stop >= tail.size:
+        return min(end, tail.next_offset)
+    place = found.segment.offset_index().place_before(stop)
+    if place is not None and (place[0] == stop or place[0] > found.position):
+        return min(end, place[1])
+    return end
+
+
 def is_hot(state: LogState, found: LogRange) -> bool:
     """Whether this process wrote or checked the bytes, and so lately that they are in memory."""
     segment = found.segment

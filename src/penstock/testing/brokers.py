@@ -206,6 +206,7 @@ class ThreadBroker(_Broker):
         settings = Settings(
             data_dir=self.data_dir,
             kafka=self._endpoint,
+            grpc=Endpoint(LOOPBACK, 0),
             http=Endpoint(LOOPBACK, 0),
             broker=self._settings,
         )

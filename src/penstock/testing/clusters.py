@@ -45,6 +45,11 @@ class ClusterNode:
         return self._child.pid
 
     @property
+    def grpc(self) -> str:
+        """The address of its gRPC door."""
+        return self._child.grpc
+
+    @property
     def http(self) -> str:
         """The address of its HTTP door."""
         return self._child.http

@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from penstock.broker.doors import PASSED_ON
+from penstock.broker.doors.desk import Desk
+from penstock.broker.doors.table import make_desk
 from penstock.broker.services import Services
 from penstock.cluster.broker_settings import RACK_AWARE_SELECTOR
 from penstock.cluster.changes import Change, TopicDeleted
@@ -104,6 +107,8 @@ class SimulatedNode:
         # Sees what a process leaves behind, whatever ends it.
         self.before_end: Callable[[SimulatedNode], None] = lambda _: None
         self.server: Node | None = None
+        # What doors in a process of their own would ask.
+        self.desk: Desk | None = None
         # Those of the process that runs now: a door would have them.
         self._fetch_sessions: FetchSessions | None = None
         self.is_registered = False
@@ -288,6 +293,7 @@ class SimulatedNode:
         try:
             await server.start_services()
             self.server = server
+            self._open_desk(server)
             server.cluster.on_change(self._hear)
             server.cluster._feed.on_applied(self._applied)
             server.partitions.on_added(self._watch)
@@ -302,6 +308,14 @@ class SimulatedNode:
             return
         self.is_registered = True
         self._note("is registered")
+
+    def _open_desk(self, server: Node) -> None:
+        desk = self.desk = make_desk(self.node, server.services, server.exchange)
+
+        async def passed_on(_: BrokerId, payload: bytes) -> bytes:
+            return await desk.serve_passed_on(payload)
+
+        server.exchange.serve(PASSED_ON, passed_on)
 
     def _note(self, event: str) -> None:
         self.events.note(self.machine.world.now, event)

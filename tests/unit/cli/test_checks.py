@@ -27,14 +27,18 @@ def test_a_free_port_is_ok_and_a_taken_one_is_a_problem_with_its_holder(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         # It never answers, so it is not a broker.
         port = taken.getsockname()[1]
-        found = only(checks.ports(load({"kafka": f"127.0.0.1:{port}", "http": "off"}, {})))
+        found = only(
+            checks.ports(load({"kafka": f"127.0.0.1:{port}", "grpc": "off", "http": "off"}, {}))
+        )
     assert found.state is State.PROBLEM
     assert "already in use" in found.text
     if sys.platform == "linux":
         assert f"(process {os.getpid()})" in found.text
     assert "--kafka" in found.advice
     assert (
-        only(checks.ports(load({"kafka": f"127.0.0.1:{port}", "http": "off"}, {}))).state
+        only(
+            checks.ports(load({"kafka": f"127.0.0.1:{port}", "grpc": "off", "http": "off"}, {}))
+        ).state
         is State.OK
     )
 
@@ -42,11 +46,11 @@ def test_a_free_port_is_ok_and_a_taken_one_is_a_problem_with_its_holder(
 def test_all_doors_of_a_member_are_looked_at() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        flags = {"kafka": ":0", "http": f":{port}", "cluster": "0=127.0.0.1:19095"}
+        flags = {"kafka": ":0", "grpc": ":1", "http": f":{port}", "cluster": "0=127.0.0.1:19095"}
         found = list(checks.ports(load(flags, {})))
-    assert [one.name for one in found] == ["port 0", f"port {port}", "port 19095"]
-    assert found[1].state is State.PROBLEM
-    assert "--http" in found[1].advice
+    assert [one.name for one in found] == ["port 0", "port 1", f"port {port}", "port 19095"]
+    assert found[2].state is State.PROBLEM
+    assert "--http" in found[2].advice
 
 
 def test_a_data_directory_that_can_be_made_is_ok(tmp_path: Path) -> None:

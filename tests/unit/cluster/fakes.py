@@ -60,6 +60,7 @@ class Group:
         self.term += 1
         for node in self.nodes.values():
             node.host.reload()
+            node.host.lost()
         if self.leader is not None:
             info = LeaderInfo(Term(self.term), self.leader, (self.leader,))
             for node in self.nodes.values():
@@ -164,6 +165,7 @@ class FakeHost:
         self.state = ClusterState()
         self._node = node
         self._on_ready: list[Callable[[], None]] = []
+        self._on_lost: list[Callable[[], None]] = []
         self._tail: asyncio.Future[None] | None = None
 
     @property
@@ -172,6 +174,13 @@ class FakeHost:
 
     def on_ready(self, callback: Callable[[], None]) -> None:
         self._on_ready.append(callback)
+
+    def on_lost(self, callback: Callable[[], None]) -> None:
+        self._on_lost.append(callback)
+
+    def lost(self) -> None:
+        for callback in self._on_lost:
+            callback()
 
     def start(self) -> None:
         self.reload()

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cluster.brokers import Broker
+from penstock.cluster.lock import Lock
 from penstock.cluster.records import (
     BrokerConfigStored,
     BrokerRemoved,
@@ -15,6 +16,8 @@ from penstock.cluster.records import (
     ClientMetricsStored,
     ClusterRecord,
     ClusterRecordCodec,
+    LockRemoved,
+    LockStored,
     ProducerIdsTaken,
     TopicRemoved,
     TopicStored,
@@ -62,6 +65,16 @@ def topics(draw: st.DrawFn) -> Topic:
     )
 
 
+# Tokens are handed out once.
+locks = st.builds(
+    Lock,
+    name=st.sampled_from(["a", "b"]),
+    owner=st.text(max_size=3),
+    fencing_token=st.integers(1, 2**62),
+    lease_ms=st.integers(1_000, 9_000),
+)
+
+
 RECORDS: st.SearchStrategy[ClusterRecord] = st.one_of(
     st.builds(TopicStored, topic=topics()),
     st.builds(TopicRemoved, topic_id=st.sampled_from(IDS)),
@@ -70,6 +83,8 @@ RECORDS: st.SearchStrategy[ClusterRecord] = st.one_of(
     st.builds(BrokerConfigStored, broker=st.sampled_from(["", "0"]), configs=CONFIGS),
     st.builds(ClientMetricsStored, name=st.sampled_from(["a", "b"]), configs=CONFIGS),
     st.builds(ProducerIdsTaken, next_producer_id=st.integers(0, 2**62)),
+    st.builds(LockStored, lock=locks),
+    st.builds(LockRemoved, name=st.sampled_from(["a", "b"])),
 )
 
 
@@ -93,6 +108,7 @@ def seen(state: ClusterState) -> object:
         +state.preferred_counts,
         state.broker_configs,
         state.next_producer_id,
+        state.locks,
     )
 
 

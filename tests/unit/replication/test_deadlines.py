@@ -5,7 +5,7 @@ from typing import TypeVar
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.replication.deadlines import Deadlines
+from penstock.replication.deadlines import SWEPT_LENGTH_MIN, Deadlines
 
 K = TypeVar("K")
 
@@ -79,3 +79,15 @@ def test_agrees_with_a_plain_dictionary(steps: list[tuple[str, int, int]]) -> No
         if model:
             assert next_at is not None
             assert next_at <= min(model.values())
+
+
+def test_cancelled_deadlines_that_are_far_away_take_no_room() -> None:
+    deadlines: Deadlines[int] = Deadlines()
+    deadlines.set(-1, 5.0)
+    for key in range(20 * SWEPT_LENGTH_MIN):
+        deadlines.set(key, 1e9)
+        deadlines.cancel(key)
+    assert len(deadlines._heap) < 2 * SWEPT_LENGTH_MIN
+    assert len(deadlines._armed) < 2 * SWEPT_LENGTH_MIN
+    assert deadlines.pop_due(5.0) == -1
+    assert deadlines.pop_due(2e9) is None

@@ -285,28 +285,8 @@ async def describe_cluster(desk: Desk, _: calls.DescribeCluster) -> calls.Cluste
 async def describe_node(desk: Desk, _: calls.DescribeNode) -> calls.Status:
     services = desk.services
     is_isolated = services.leaderships.isolated_s(services.clock.monotonic()) > 0
-    replicas = services.partitions.all()
-    led = [replica for replica in replicas if replica.is_leader]
-    gauges: dict[str, float] = {
-        "topics": len(services.topics.all()),
-        "partition_replicas": len(replicas),
-        "partition_replicas_stopped": sum(each.stopped_because is not None for each in replicas),
-        "partitions_led": len(led),
-        "partitions_under_replicated": sum(_lacks_replicas(desk, each.partition) for each in led),
-        "log_bytes": sum(replica.size_bytes for replica in replicas),
-        "unflushed_bytes": services.pressure.total,
-        "nodes_alive": sum(is_alive for _, is_alive in services.leaderships.all_brokers()),
-    }
     unready = "This node knows no controller of the cluster." if is_isolated else ""
-    return calls.Status(node=desk.own, unready=unready, gauges=gauges)
-
-
-def _lacks_replicas(desk: Desk, place: tuple[TopicName, int]) -> bool:
-    topic = desk.services.topics.find(place[0])
-    if topic is None or place[1] >= topic.partitions:
-        return False
-    replica = desk.services.leaderships.replica(*place)
-    return len(replica.in_sync()) < len(topic.assignments[place[1]].replicas)
+    return calls.Status(node=desk.own, unready=unready)
 
 
 METHODS = (

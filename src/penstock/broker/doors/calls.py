@@ -284,12 +284,11 @@ class DescribeCluster(Call[ClusterDetails]):
 
 
 class Status(Answer):
-    """How the node is; gauges by name, for /metrics."""
+    """How the node is."""
 
     node: int
     # Empty when it is ready, else why it is not.
     unready: str
-    gauges: dict[str, float]
 
 
 class DescribeNode(Call[Status]):
@@ -306,6 +305,56 @@ class Copies(Answer):
 
 class DescribeCopies(Call[Copies]):
     """Of the node that is asked."""
+
+
+# Metrics
+
+
+class ClientValues(Answer):
+    """The last values of one client (KIP-714)."""
+
+    client_id: str
+    instance_id: str
+    # MetricsData of OpenTelemetry's protocol, in protobuf.
+    otlp: bytes
+
+
+class NodeMetrics(Answer):
+    """Samples by family, see observe/families.py; and what clients pushed, to be decoded."""
+
+    samples: dict[str, list[tuple[list[str], float | list[float]]]]
+    clients: list[ClientValues]
+
+
+class CollectMetrics(Call[NodeMetrics]):
+    """Of the node that is asked."""
+
+
+class Place(Answer):
+    """An offset of a partition."""
+
+    topic: str
+    partition: int
+    offset: int
+    # Whether the time of the record there is wanted.
+    with_time: bool
+
+
+class FoundPlace(Answer):
+    """-1 for what is not known here."""
+
+    end_offset: int
+    timestamp_ms: int
+
+
+class FoundPlaces(Answer):
+    places: list[FoundPlace]
+
+
+class FindPlaces(Call[FoundPlaces]):
+    """Where these partitions end, and when the records at these offsets were written."""
+
+    places: list[Place]
 
 
 # Bytes

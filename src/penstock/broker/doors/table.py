@@ -2,7 +2,15 @@
 
 from typing import Any
 
-from penstock.broker.doors import administration, copies, queue_leaders, queues, streams
+from penstock.broker.doors import (
+    administration,
+    copies,
+    locks,
+    monitoring,
+    queue_leaders,
+    queues,
+    streams,
+)
 from penstock.broker.doors.desk import Desk, Method
 from penstock.broker.services import Services
 from penstock.broker.share_coordinators import Peers
@@ -12,8 +20,10 @@ METHODS: tuple[Method[Any], ...] = (
     *streams.METHODS,
     *administration.METHODS,
     *copies.METHODS,
+    *locks.METHODS,
     *queues.METHODS,
     *queue_leaders.METHODS,
+    *monitoring.METHODS,
 )
 
 

@@ -1,5 +1,7 @@
 """`penstock pipeline run`: runs a pipeline until it is stopped, or to the end of what is there."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,10 +11,21 @@ import click
 from penstock.cli.options import json_option, setting_pairs
 from penstock.cli.output import counted, print_json
 from penstock.cli.pipeline.options import parameters_option, specification_argument
+from penstock.model.endpoint import Endpoint, EndpointError, parse_endpoint
 
 if TYPE_CHECKING:
     from penstock.pipelines.running.flows_run import FlowSummary
     from penstock.pipelines.running.runner import RunSummary
+    from penstock.pipelines.running.watching import Watcher
+
+
+def _endpoint(
+    context: click.Context, parameter: click.Parameter, text: str | None
+) -> Endpoint | None:
+    try:
+        return None if text is None else parse_endpoint(text)
+    except EndpointError as problem:
+        raise click.BadParameter(f"{text!r}: {problem}.") from None
 
 
 @click.command()
@@ -34,6 +47,14 @@ if TYPE_CHECKING:
     callback=setting_pairs,
     help="A Spark setting, which overrides those in the file; may be repeated.",
 )
+@click.option(
+    "--metrics",
+    metavar="HOST:PORT",
+    envvar="PENSTOCK_PIPELINE_METRICS",
+    show_envvar=True,
+    callback=_endpoint,
+    help="Serve metrics for Prometheus there, at /metrics; port 0 picks a free one.",
+)
 @json_option
 def run(
     path: Path,
@@ -41,6 +62,7 @@ def run(
     once: bool,
     master: str | None,
     settings: dict[str, str],
+    metrics: Endpoint | None,
     as_json: bool,
 ) -> None:
     """Run the pipeline that FILE describes.
@@ -60,8 +82,9 @@ def run(
     pipeline = read_pipeline(path, parameters)
     gate = StopGate()
     with (
-        screen(quiet=as_json) as watcher,
-        stop_by_signal(gate, before_death=lambda: leave(watcher)),
+        screen(quiet=as_json) as shown,
+        stop_by_signal(gate, before_death=lambda: leave(shown)),
+        _measured(pipeline.name, metrics, shown) as watcher,
     ):
         summary = run_pipeline(
             pipeline, master=master, once=once, settings=settings, gate=gate, watcher=watcher
@@ -70,6 +93,20 @@ def run(
         print_json(asdict(summary))
     else:
         _print(summary)
+
+
+@contextmanager
+def _measured(pipeline: str, endpoint: Endpoint | None, shown: "Watcher") -> Iterator["Watcher"]:
+    """The watcher of a run whose metrics are served, if that is wanted."""
+    from penstock.pipelines.running.metrics import MetricsWatcher, metrics_server
+
+    if endpoint is None:
+        yield shown
+        return
+    watcher = MetricsWatcher(pipeline, shown)
+    with metrics_server(watcher, endpoint) as bound:
+        shown.phase(f"Metrics are at http://{bound}/metrics.")
+        yield watcher
 
 
 def _print(summary: "RunSummary") -> None:

@@ -12,6 +12,7 @@ from typing import Final
 from penstock.frontdoor.http import (
     administration,
     events,
+    locks,
     openapi,
     operations,
     publish,
@@ -22,6 +23,7 @@ from penstock.frontdoor.http import (
 )
 from penstock.frontdoor.http.context import Context
 from penstock.frontdoor.http.guards import Guards
+from penstock.frontdoor.http.metrics import HTTP
 from penstock.frontdoor.http.problems import Problem
 from penstock.frontdoor.http.requests import (
     Answer,
@@ -43,6 +45,7 @@ API_ROUTES: Final = (
     *queues.ROUTES,
     *queue_events.ROUTES,
     *administration.ROUTES,
+    *locks.ROUTES,
     *operations.ROUTES,
 )
 # Confluent describes the registry's API; this door's own description leaves it out.
@@ -53,7 +56,9 @@ COMMON_HEADERS: Final = (
     (b"cache-control", b"no-store"),
 )
 NO_CONTENT: Final = 204
-_NO_ROUTE: Final = "(none)"
+FIRST_ERROR: Final = 400
+# A client may ask for any path with any method: all that there is no route for count as one.
+NO_ROUTE: Final = "(no route)"
 
 logger = logging.getLogger(__name__)
 
@@ -86,12 +91,14 @@ class App:
         finally:
             self._context.release(request.held_bytes)
             if answer is not None:
+                error = str(answer.status) if answer.status >= FIRST_ERROR else None
+                api = f"{request.method} {route_path}" if route_path else NO_ROUTE
                 took = self._now_s() - started
-                self._context.metrics.answered(request.method, route_path, answer.status, took)
+                self._context.metrics.answered(HTTP, api, took, error)
 
     async def _answered(self, request: Request, raw_path: bytes) -> tuple[str, Answer | None]:
         """The path of the route and the answer; None if there is nobody to be answered."""
-        path = _NO_ROUTE
+        path = ""
         show: Callable[[Problem], Answer] = problem_answer
         try:
             self._guards.check_source(request)

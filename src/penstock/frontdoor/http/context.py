@@ -11,10 +11,11 @@ from penstock.frontdoor.http.metrics import Metrics
 from penstock.frontdoor.http.problems import Problem
 from penstock.frontdoor.http.requests import Gone, Request
 from penstock.frontdoor.remote.broker import Broker
-from penstock.frontdoor.remote.publishing import Publisher
+from penstock.frontdoor.remote.locks import Locks
 from penstock.frontdoor.remote.queueing import Queueing
 from penstock.frontdoor.remote.reading import Reader
 from penstock.frontdoor.remote.topics import Topics
+from penstock.frontdoor.remote.writing import Writer
 
 if TYPE_CHECKING:
     from penstock.frontdoor.remote.registry import Registry
@@ -26,8 +27,9 @@ T = TypeVar("T")
 class Context:
     broker: Broker
     topics: Topics
-    publisher: Publisher
+    writer: Writer
     reader: Reader
+    locks: Locks
     metrics: Metrics
     now_ms: Callable[[], int]
     queueing: Queueing

@@ -1,34 +1,48 @@
 """Builds the HTTP door out of its parts."""
 
-import asyncio
 import socket
 import time
 from collections.abc import Collection, Sequence
 
 from penstock.frontdoor.http.app import App
 from penstock.frontdoor.http.context import Context
-from penstock.frontdoor.http.metrics import Metrics
+from penstock.frontdoor.http.metrics import HTTP, Metrics
 from penstock.frontdoor.http.server import HttpServer
-from penstock.frontdoor.remote.broker import Broker
-from penstock.frontdoor.remote.publishing import Publisher
-from penstock.frontdoor.remote.queueing import Queueing
-from penstock.frontdoor.remote.reading import Reader
-from penstock.frontdoor.remote.topics import Topics
+from penstock.frontdoor.remote.parts import Parts
 
 
-def make_context(broker: Broker, publisher: Publisher, reader: Reader) -> Context:
-    return Context(
-        broker=broker,
-        topics=Topics(broker, asyncio.get_running_loop().time),
-        publisher=publisher,
-        reader=reader,
-        metrics=Metrics(),
-        queueing=Queueing(broker),
-        now_ms=lambda: time.time_ns() // 1_000_000,
-    )
+class HttpDoor:
+    def __init__(
+        self,
+        parts: Parts,
+        sockets: Sequence[socket.socket],
+        *,
+        hosts: Collection[str],
+        drain_s: float,
+    ) -> None:
+        self._context = Context(
+            broker=parts.broker,
+            topics=parts.topics,
+            writer=parts.writer,
+            reader=parts.reader,
+            queueing=parts.queueing,
+            locks=parts.locks,
+            metrics=Metrics(),
+            now_ms=lambda: time.time_ns() // 1_000_000,
+        )
+        self._server = server = HttpServer(App(self._context, hosts), sockets, drain_s)
+        self._context.metrics.connections[HTTP] = lambda: len(server.server_state.connections)
+
+    async def run_until_stopped(self) -> None:
+        await self._server.run_until_stopped()
+
+    def stop(self) -> None:
+        """Accepts no more, and lets what is in flight be answered."""
+        self._context.stop()
+        self._server.stop()
 
 
-def make_server(
-    context: Context, sockets: Sequence[socket.socket], hosts: Collection[str], drain_s: float
-) -> HttpServer:
-    return HttpServer(App(context, hosts), sockets, drain_s)
+def make_door(
+    parts: Parts, sockets: Sequence[socket.socket], *, hosts: Collection[str], drain_s: float
+) -> HttpDoor:
+    return HttpDoor(parts, sockets, hosts=hosts, drain_s=drain_s)

@@ -8,7 +8,7 @@ that takes nothing for a while.
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -20,6 +20,7 @@ from penstock.frontdoor.http.problems import Problem
 from penstock.frontdoor.http.read import ENCODING, ENCODINGS, stored
 from penstock.frontdoor.http.requests import Answer, Request
 from penstock.frontdoor.http.routes import Parameter, Route
+from penstock.frontdoor.remote.following import Following
 from penstock.frontdoor.remote.reading import EARLIEST, LATEST, Chunk
 from penstock.model.errors import Refused
 from penstock.model.limits import KIB
@@ -29,8 +30,6 @@ LAST_ID_HEADER: Final = "last-event-id"
 # Read at a time: what a reader that stops in the middle costs.
 CHUNK_RECORDS_MAX: Final = 500
 CHUNK_BYTES_MAX: Final = 256 * KIB
-# How long a read waits at the end of a partition before it asks again.
-WAIT_S: Final = 50.0
 BEAT: Final = b": beat\n\n"
 _WORDS: Final = {"latest": LATEST, "earliest": EARLIEST}
 _ENCODER: Final = msgspec.json.Encoder()
@@ -89,64 +88,30 @@ def _resumed(request: Request, partitions: list[int]) -> Positions:
 async def _stream(
     context: Context, request: Request, topic: TopicInfo, positions: Positions, encoding: str
 ) -> AsyncGenerator[bytes, None]:
-    following = _Following(context, topic, positions)
+    following = Following(
+        context.reader, topic, records_max=CHUNK_RECORDS_MAX, bytes_max=CHUNK_BYTES_MAX
+    )
     gone = asyncio.ensure_future(request.gone())
     try:
         yield b""
-        for partition in positions:
-            following.read(partition)
+        for partition, offset in positions.items():
+            following.read(partition, offset)
         yield b": following\n\n"
         while not gone.done() and not context.stopping.done():
-            chunks = await following.next(gone)
+            chunks = await following.next([gone, context.stopping], STREAM_BEAT_S)
             if not chunks and not context.stopping.done():
                 yield BEAT
             for partition, chunk in chunks:
                 if chunk.records:
-                    context.metrics.read.inc(len(chunk.records))
                     yield _events(chunk, partition, positions, encoding)
                 positions[partition] = chunk.next_offset
-                following.read(partition)
+                following.read(partition, chunk.next_offset)
     except Refused as refused:
         yield error_event(refused)
     finally:
         gone.cancel()
         following.close()
         context.close_stream()
-
-
-class _Following:
-    """Reads that wait at the ends of partitions, one for each."""
-
-    def __init__(self, context: Context, topic: TopicInfo, positions: Positions) -> None:
-        self._context = context
-        self._topic = topic
-        self._positions = positions
-        self._reading: dict[asyncio.Future[Any], int] = {}
-
-    def read(self, partition: int) -> None:
-        work = self._context.reader.read(
-            self._topic,
-            partition,
-            self._positions[partition],
-            records_max=CHUNK_RECORDS_MAX,
-            bytes_max=CHUNK_BYTES_MAX,
-            wait_s=WAIT_S,
-        )
-        self._reading[asyncio.ensure_future(work)] = partition
-
-    async def next(self, gone: "asyncio.Future[Any]") -> list[tuple[int, Chunk]]:
-        """What was read; nothing after a while, or if the stream is to end."""
-        done, _ = await asyncio.wait(
-            [*self._reading, gone, self._context.stopping],
-            timeout=STREAM_BEAT_S,
-            return_when=asyncio.FIRST_COMPLETED,
-        )
-        done -= {gone, self._context.stopping}
-        return [(self._reading.pop(each), each.result()) for each in done]
-
-    def close(self) -> None:
-        for each in self._reading:
-            each.cancel()
 
 
 def _events(chunk: Chunk, partition: int, positions: Positions, encoding: str) -> bytes:

@@ -7,6 +7,8 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from penstock.frontdoor.http.limits import RECORDS_PER_REQUEST_MAX
 from penstock.frontdoor.http.problems import ProblemDocument as ProblemDocument
+from penstock.frontdoor.remote.locks import LEASE_MS, WAIT_MS_MAX
+from penstock.model.limits import LOCK_LEASE_MS_MAX, LOCK_LEASE_MS_MIN, LOCK_OWNER_LENGTH_MAX
 
 Encoding = Literal["json", "text", "base64"]
 Partition = Annotated[int, Meta(ge=0, le=2**31 - 1)]
@@ -216,6 +218,51 @@ class Health(Struct, omit_defaults=True):
     status: Literal["ok", "unready"]
     node: int | UnsetType = UNSET
     detail: str | UnsetType = UNSET
+
+
+# Locks
+
+Token = Annotated[int, Meta(ge=1, le=2**63 - 1)]
+LeaseMs = Annotated[int, Meta(ge=LOCK_LEASE_MS_MIN, le=LOCK_LEASE_MS_MAX)]
+Owner = Annotated[str, Meta(min_length=1, max_length=LOCK_OWNER_LENGTH_MAX)]
+
+
+class Lock(Struct):
+    """A lock that somebody holds. Pass `fencing_token` to what the lock protects, which must refuse
+    a smaller one than it has seen. The lease ends `left_ms` from now unless it is renewed."""
+
+    name: str
+    owner: str
+    fencing_token: int
+    lease_ms: int
+    left_ms: int
+    waiters: int
+
+
+class Locks(Struct):
+    locks: list[Lock]
+
+
+class LockRequest(Struct, forbid_unknown_fields=True):
+    """`owner` is a text of your choice, a different one for everybody who may hold the lock. A
+    request that is repeated by the same owner gets the same lock and token."""
+
+    owner: Owner
+    lease_ms: LeaseMs = LEASE_MS
+    wait_ms: Annotated[int, Meta(ge=0, le=WAIT_MS_MAX)] = 0
+
+
+class LockRenewal(Struct, forbid_unknown_fields=True):
+    """`lease_ms` changes the length of the lease."""
+
+    owner: Owner
+    fencing_token: Token
+    lease_ms: LeaseMs | None = None
+
+
+class LockRelease(Struct, forbid_unknown_fields=True):
+    owner: Owner
+    fencing_token: Token
 
 
 # CloudEvents

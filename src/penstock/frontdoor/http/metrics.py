@@ -1,73 +1,76 @@
-"""Counts of the door itself, and gauges of its broker, for Prometheus."""
+"""What the doors of this process count, and their broker's metrics beside it, as text."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from penstock.broker.doors.calls import ClientValues, NodeMetrics
+from penstock.frontdoor.http.pushed_values import pushed_values
+from penstock.observe.exposition import pieces
+from penstock.observe.families import Sample
+from penstock.observe.instruments import Requests
+from penstock.observe.node_counters import request_errors, request_seconds
 
-CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
-_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
-# Each with what it says, as the broker names it.
-BROKER_GAUGES: Mapping[str, str] = {
-    "topics": "Topics of the cluster.",
-    "partition_replicas": "Replicas of partitions on this node.",
-    "partition_replicas_stopped": "Replicas on this node that stopped because of damage.",
-    "partitions_led": "Partitions that this node leads.",
-    "partitions_under_replicated": "Partitions led here that lack replicas in sync.",
-    "log_bytes": "Bytes of all logs on this node.",
-    "unflushed_bytes": "Bytes taken from producers that are not on disk yet.",
-    "nodes_alive": "Nodes of the cluster that this one reaches.",
-}
+HTTP: Final = "http"
+# Values of clients that are shown; they may push thousands.
+CLIENT_SERIES_MAX: Final = 5_000
 
 
 class Metrics:
+    """Of all doors in this process; each says which it is."""
+
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
-        self._requests = Counter(
-            "penstock_http_requests",
-            "Requests answered, by route and status.",
-            ["method", "route", "status"],
-            registry=self._registry,
-        )
-        self._seconds = Histogram(
-            "penstock_http_request_seconds",
-            "Time from the head of a request to its answer.",
-            ["route"],
-            buckets=_BUCKETS,
-            registry=self._registry,
-        )
-        self._records = Counter(
-            "penstock_http_records",
-            "Records written and read over HTTP.",
-            ["direction"],
-            registry=self._registry,
-        )
-        self._streams = Gauge(
-            "penstock_http_open_streams",
-            "Readers of server-sent events.",
-            registry=self._registry,
-        )
-        self._broker = {
-            name: Gauge(f"penstock_{name}", text, registry=self._registry)
-            for name, text in BROKER_GAUGES.items()
+        self._requests: dict[str, dict[str, Requests]] = {}
+        # How many connections each door has.
+        self.connections: dict[str, Callable[[], int]] = {}
+
+    def answered(self, door: str, api: str, seconds: float, error: str | None = None) -> None:
+        """`api` must be one of few: a route, and never the path that a client asked for."""
+        apis = self._requests.setdefault(door, {})
+        requests = apis.get(api)
+        if requests is None:
+            requests = apis[api] = Requests()
+        requests.seconds.observe(seconds)
+        if error is not None:
+            requests.failed(error)
+
+    async def exposition(self, broker: NodeMetrics, streams: int, kind: str) -> bytes:
+        samples = self._merged(broker, streams)
+        text: list[bytes] = []
+        for piece in pieces(samples, kind):
+            text.append(piece)
+            # Other requests have their turn between two families.
+            await asyncio.sleep(0)
+        return b"".join(text)
+
+    def _merged(self, broker: NodeMetrics, streams: int) -> dict[str, list[Sample]]:
+        samples: dict[str, list[Sample]] = {
+            family: list(found) for family, found in broker.samples.items()
         }
-        self.written = self._records.labels("written")
-        self.read = self._records.labels("read")
-        # Looking labels up costs as much as counting.
-        self._known: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+        for door, apis in self._requests.items():
+            samples.setdefault("penstock_request_seconds", []).extend(request_seconds(door, apis))
+            errors = samples.setdefault("penstock_request_errors_total", [])
+            errors.extend(request_errors(door, apis))
+        samples.setdefault("penstock_connections", []).extend(
+            ((door,), count()) for door, count in self.connections.items()
+        )
+        samples["penstock_http_open_streams"] = [((), streams)]
+        samples["penstock_client_metric"], left_out = client_samples(broker.clients)
+        if left_out:
+            samples.setdefault("penstock_series_left_out", []).append(
+                (("penstock_client_metric",), left_out)
+            )
+        return samples
 
-    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
-        key = method, route, status
-        found = self._known.get(key)
-        if found is None:
-            counter = self._requests.labels(method, route, str(status))
-            found = self._known[key] = counter, self._seconds.labels(route)
-        found[0].inc()
-        found[1].observe(seconds)
 
-    def exposition(self, broker: Mapping[str, float], streams: int) -> bytes:
-        self._streams.set(streams)
-        for name, value in broker.items():
-            if name in self._broker:
-                self._broker[name].set(value)
-        return generate_latest(self._registry)
+def client_samples(clients: Sequence[ClientValues]) -> tuple[list[Sample], int]:
+    """What clients pushed, and how many values of theirs are not shown."""
+    samples: list[Sample] = []
+    left_out = 0
+    for client in clients:
+        for name, value in pushed_values(client.otlp).items():
+            if len(samples) < CLIENT_SERIES_MAX:
+                samples.append(((client.client_id, client.instance_id, name), value))
+            else:
+                left_out += 1
+    return samples, left_out

@@ -1,12 +1,12 @@
 """Health and metrics, for those who run the node."""
 
-from penstock.broker.doors.calls import DescribeCopies, DescribeNode
+from penstock.broker.doors.calls import CollectMetrics, DescribeCopies, DescribeNode
 from penstock.frontdoor.http.context import Context
 from penstock.frontdoor.http.messages import Health
-from penstock.frontdoor.http.metrics import CONTENT_TYPE
 from penstock.frontdoor.http.requests import Answer, Request, json_answer
 from penstock.frontdoor.http.routes import Route
 from penstock.model.errors import Refused
+from penstock.observe.exposition import content_type
 
 
 async def live(_: Context, __: Request) -> Answer:
@@ -37,10 +37,10 @@ async def in_sync(context: Context, _: Request) -> Answer:
     return json_answer(Health("unready", copies.node, f"Not in sync: {named}{rest}."), 503)
 
 
-async def metrics(context: Context, _: Request) -> Answer:
-    status = await context.ask(DescribeNode())
-    body = context.metrics.exposition(status.gauges, context.streams)
-    return Answer(200, body, CONTENT_TYPE)
+async def metrics(context: Context, request: Request) -> Answer:
+    found = await context.ask(CollectMetrics())
+    kind = content_type(request.headers.get("accept", ""))
+    return Answer(200, await context.metrics.exposition(found, context.streams, kind), kind)
 
 
 ROUTES = (
@@ -69,7 +69,9 @@ ROUTES = (
         method="GET",
         path="/metrics",
         handler=metrics,
-        summary="Metrics in the text format of Prometheus.",
-        answer_types=("text/plain",),
+        summary="Metrics for Prometheus: as text, or as OpenMetrics for an `Accept` of it.",
+        help="[Metrics](metrics.md) lists them. There are none with `--metrics off`.",
+        answer_types=("text/plain", "application/openmetrics-text"),
+        problems=(403,),
     ),
 )

@@ -26,6 +26,8 @@ _CONFLICT = (
     Reason.INVALID_RECORD_STATE,
     Reason.FENCED_STATE_EPOCH,
     Reason.OFFSET_NOT_EXPECTED,
+    Reason.LOCK_HELD,
+    Reason.LOCK_NOT_HELD,
 )
 _TOO_LARGE = (Reason.MESSAGE_TOO_LARGE, Reason.RECORD_LIST_TOO_LARGE)
 _FORBIDDEN = (Reason.POLICY_VIOLATION, Reason.TOPIC_DELETION_DISABLED)
@@ -103,7 +105,7 @@ class Problem(Exception):
 
     @classmethod
     def of(cls, refused: Refused) -> "Problem":
-        return cls(status_of(refused.reason), _sentence(refused), reason=REASONS[refused.reason])
+        return cls(status_of(refused.reason), refused.sentence, reason=REASONS[refused.reason])
 
     @property
     def document(self) -> ProblemDocument:
@@ -119,10 +121,3 @@ class Problem(Exception):
 
 def status_of(reason: Reason) -> int:
     return _STATUSES.get(reason, _OTHERWISE)
-
-
-def _sentence(refused: Refused) -> str:
-    """Details of the broker may begin small and end without a stop: Kafka's clients frame them."""
-    detail = refused.detail.strip()
-    detail = detail[:1].upper() + detail[1:]
-    return detail if detail.endswith((".", "!", "?")) else f"{detail}."

@@ -4,13 +4,11 @@ Everything about a request is checked before its first record is written. Record
 to their partitions side by side, and each gets its own result.
 """
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from penstock.broker.doors.calls import TopicInfo
 from penstock.frontdoor.http import cloud_events
 from penstock.frontdoor.http.context import Context
 from penstock.frontdoor.http.limits import IDEMPOTENCY_KEY_LENGTH_MAX, RECORDS_PER_REQUEST_MAX
@@ -28,14 +26,12 @@ from penstock.frontdoor.http.requests import (
 )
 from penstock.frontdoor.http.routes import Parameter, Route
 from penstock.frontdoor.http.values import compact, header_pairs, key_bytes, value_bytes
-from penstock.frontdoor.remote.publishing import row_bytes
+from penstock.frontdoor.remote.writing import Outcome, Wanted
 from penstock.model.errors import Reason, Refused
-from penstock.records.key_hash import partition_of
 from penstock.records.rows import Row
 
 KEY_HEADER: Final = "idempotency-key"
 MULTI_STATUS: Final = 207
-_MOVED: Final = (Reason.UNKNOWN_TOPIC_ID, Reason.UNKNOWN_TOPIC_OR_PARTITION)
 
 # Parameters that say of one record what else would be in its JSON.
 _OF_ONE_RECORD: Final = ("key", "partition", "timestamp", "header")
@@ -44,23 +40,14 @@ _BATCH: Final = msgspec.json.Decoder(NewRecords)
 _LINE: Final = msgspec.json.Decoder(NewRecord)
 _VALUE_LINE: Final = msgspec.json.Decoder(msgspec.Raw)
 
-# A record and the partition that the client chose for it, if it did.
-Wanted = tuple[Row, int | None]
-
 
 async def publish(context: Context, request: Request) -> Answer:
     name = request.parameters["topic"]
     key = _idempotency_key(request)
     body = await request.body()
     wanted = _records(request, body, context.now_ms())
-    topic = await context.topics.find(name, may_create=True)
-    outcomes = await _write(context, topic, wanted, key)
-    if all(isinstance(each, Refused) and each.reason in _MOVED for each in outcomes):
-        # It was deleted since we last asked, and perhaps made again: nothing was written.
-        context.topics.forget(name)
-        topic = await context.topics.find(name, may_create=True)
-        outcomes = await _write(context, topic, wanted, key)
-    return _answer(context, outcomes)
+    outcomes = await context.writer.write(name, wanted, key)
+    return _answer(_results(outcomes, len(wanted)))
 
 
 def _idempotency_key(request: Request) -> str | None:
@@ -182,86 +169,27 @@ def _refuse_parameters(request: Request, names: Sequence[str], what: str) -> Non
             raise Problem(400, f"The parameter {name!r} can't be used with {what}.")
 
 
-# Writing
+# Answering
 
 
-async def _write(
-    context: Context, topic: TopicInfo, wanted: Sequence[Wanted], key: str | None
-) -> list[Written | Refused]:
-    places = _places(context, topic, wanted, key)
-    if len(places) == 1:
-        ((partition, indexes),) = places.items()
-        found = await _write_to(context, topic, partition, [row for row, _ in wanted], key)
-        return _results(partition, len(indexes), found)
-    found_by = await asyncio.gather(
-        *(
-            _write_to(context, topic, partition, [wanted[index][0] for index in indexes], key)
-            for partition, indexes in places.items()
-        )
-    )
-    outcomes: list[Written | Refused] = [_UNWRITTEN] * len(wanted)
-    for (partition, indexes), found in zip(places.items(), found_by, strict=True):
-        results = _results(partition, len(indexes), found)
-        for index, result in zip(indexes, results, strict=True):
-            outcomes[index] = result
-    return outcomes
+def _results(outcomes: Sequence[Outcome], count: int) -> list[Written | Refused]:
+    """What became of each record, in the order of the request."""
+    results: list[Written | Refused] = [_UNWRITTEN] * count
+    for partition, indexes, offsets in outcomes:
+        if isinstance(offsets, Refused):
+            for index in indexes:
+                results[index] = offsets
+        else:
+            for index, offset in zip(indexes, offsets, strict=True):
+                results[index] = Written(partition, offset)
+    return results
 
 
 _UNWRITTEN: Final = Refused(Reason.UNKNOWN_SERVER_ERROR)
 
 
-def _places(
-    context: Context, topic: TopicInfo, wanted: Sequence[Wanted], key: str | None
-) -> dict[int, list[int]]:
-    """Which records go to which partition; raises Problem for one that there is not."""
-    count = topic.partitions
-    keyless: int | None = None
-    places: dict[int, list[int]] = {}
-    for index, (row, partition) in enumerate(wanted):
-        if partition is not None:
-            if partition >= count:
-                detail = (
-                    f"Record {index} is for partition {partition}, but topic {topic.name} has "
-                    f"{count}, numbered from 0."
-                )
-                raise Problem(400, detail, reason="unknown_topic_or_partition")
-        elif row.key is not None:
-            partition = partition_of(row.key, count)
-        else:
-            if keyless is None:
-                keyless = _keyless(context, topic, wanted, key)
-            partition = keyless
-        places.setdefault(partition, []).append(index)
-    return places
-
-
-def _keyless(context: Context, topic: TopicInfo, wanted: Sequence[Wanted], key: str | None) -> int:
-    """One for all of a request; a repeated request must come to the same."""
-    if key is not None:
-        return partition_of(key.encode(), topic.partitions)
-    if topic.partitions == 1:
-        return 0
-    return context.publisher.choose(topic, sum(row_bytes(row) for row, _ in wanted))
-
-
-async def _write_to(
-    context: Context, topic: TopicInfo, partition: int, rows: Sequence[Row], key: str | None
-) -> list[int] | Refused:
-    try:
-        return await context.publisher.publish(topic, partition, rows, key)
-    except Refused as refused:
-        return refused
-
-
-def _results(partition: int, count: int, found: list[int] | Refused) -> list[Written | Refused]:
-    if isinstance(found, Refused):
-        return [found] * count
-    return [Written(partition, offset) for offset in found]
-
-
-def _answer(context: Context, outcomes: Sequence[Written | Refused]) -> Answer:
+def _answer(outcomes: Sequence[Written | Refused]) -> Answer:
     refusals = [each for each in outcomes if isinstance(each, Refused)]
-    context.metrics.written.inc(len(outcomes) - len(refusals))
     if not refusals:
         return json_answer(WrittenRecords(outcomes))  # type: ignore[arg-type]
     if len(refusals) == len(outcomes):

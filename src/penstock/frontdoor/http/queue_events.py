@@ -61,7 +61,6 @@ async def _stream(
             if polled.messages:
                 events = _events(polled, encoding)
                 following.sent(polled)
-                context.metrics.read.inc(len(polled.messages))
                 yield events
     except Refused as refused:
         yield error_event(refused)

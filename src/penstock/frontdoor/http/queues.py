@@ -49,7 +49,6 @@ async def poll_queue(context: Context, request: Request) -> Answer:
         context.queueing.give_back(*queue, undelivered=[each.token for each in polled.messages])
 
     polled = await unless_gone(context, request, polling, drop)
-    context.metrics.read.inc(len(polled.messages))
     messages = [leased(each, encoding) for each in polled.messages]
     return json_answer(shapes.PolledMessages(messages, polled.lease_ms))
 

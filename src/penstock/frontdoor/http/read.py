@@ -53,7 +53,6 @@ async def read(context: Context, request: Request) -> Answer:
     offset = await _offset(context, topic, partition, place)
     reading = context.reader.read(topic, partition, offset, records_max=limit, wait_s=wait_s)
     chunk = await (unless_gone(context, request, reading) if wait_s else reading)
-    context.metrics.read.inc(len(chunk.records))
     if content_type == JSON_TYPE:
         return json_answer(_stored(chunk, partition, encoding))
     headers = {NEXT_HEADER: str(chunk.next_offset)}

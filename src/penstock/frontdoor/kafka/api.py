@@ -98,6 +98,9 @@ class Call:
         # The monotonic clock when the request was started.
         self.now = now
 
+    def failed(self, code: int) -> None:
+        """The request, or one of its partitions, is answered with an error."""
+
 
 # An encoded response body: in one piece, or in parts when some of it is in files.
 Body: TypeAlias = "bytes | list[bytes | FileRange]"
@@ -110,6 +113,9 @@ def decode_message(call: Call, frame: memoryview, position: int, request: type[A
 
 
 def encode_message(call: Call, request: Any, answer: Any) -> bytes:
+    code = getattr(answer, "error_code", 0)
+    if code:
+        call.failed(code)
     return encode(answer, call.version)
 
 

@@ -87,6 +87,10 @@ class ServedCall(Call):
     later: Later[Any] | None
     reply: Reply | None
 
+    def failed(self, code: int) -> None:
+        if self.route.requests is not None:
+            self.route.requests.failed(ErrorCode(code).name)
+
 
 class KafkaConnection:
     """Handlers see it as their `Peer`; the socket below sees it as its `Receiver`."""
@@ -97,6 +101,7 @@ class KafkaConnection:
         "_form_route",
         "_line",
         "_link",
+        "_now",
         "_parts",
         "_routes",
         "_send_is_due",
@@ -117,7 +122,8 @@ class KafkaConnection:
         self, connection_id: int, sock: socket.socket, peer: Endpoint, parts: DoorParts
     ) -> None:
         self.id = connection_id
-        self.opened_at = parts.surroundings.clock.monotonic()
+        self._now = parts.surroundings.clock.monotonic
+        self.opened_at = self._now()
         self.peer_host = peer.host
         self.peer_port = peer.port
         self._parts = parts
@@ -224,8 +230,8 @@ class KafkaConnection:
         if api_key != ApiKey.API_VERSIONS:
             raise PeerFault(f"API {api_key} in version {version} is not served")
         body = self._parts.unsupported_body
-        call = ServedCall(self._services, api_key, version, None, self, 0.0)
-        self._deliver(call, _pack_start(4 + len(body), correlation_id) + body)
+        assert not self._line, "it starts only when all before it are answered"
+        self._push(_pack_start(4 + len(body), correlation_id) + body)
 
     def _serve(self, call: ServedCall, size: int) -> None:
         try:
@@ -245,8 +251,11 @@ class KafkaConnection:
     def _deliver(self, call: ServedCall, reply: Reply) -> None:
         if self._line:
             self._stand_in_line(call, reply)
-        else:
-            self._push(reply)
+            return
+        requests = call.route.requests
+        if requests is not None:
+            requests.seconds.observe(self._now() - call.now)
+        self._push(reply)
 
     def _stand_in_line(self, call: ServedCall, reply: Reply | None) -> None:
         call.size = 0
@@ -295,11 +304,16 @@ class KafkaConnection:
         line = self._line
         parts: list[bytes | FileRange] = []
         answered = released = 0
+        # One look at the clock for all that leave together.
+        now = self._now()
         for call in line:
             reply = call.reply
             if reply is None:
                 break
             answered += 1
+            requests = call.route.requests
+            if requests is not None:
+                requests.seconds.observe(now - call.now)
             released += call.size
             if isinstance(reply, bytes):
                 parts.append(reply)
@@ -346,6 +360,8 @@ class KafkaConnection:
     def _error_reply(self, call: ServedCall, code: ErrorCode, why: str = "") -> Reply:
         """Closes the connection instead if the API has no way to say that all of it failed."""
         route = call.route
+        if code:
+            call.failed(code)
         try:
             response = route.api.refusal(call, call.request, code)
             if response is not None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from penstock.model.clock import Clock
     from penstock.model.endpoint import Endpoint
     from penstock.model.limits import Limits
+    from penstock.observe.node_counters import NodeCounters
     from penstock.protocol.kafka.api_keys import ApiKey
 
 CHECK_SECONDS_MAX: Final = 3.0
@@ -52,7 +53,9 @@ class KafkaDoor:
         clock: Clock,
         *,
         apis: Mapping[ApiKey, Api] = APIS,
+        counters: NodeCounters | None = None,
     ) -> None:
+        self._counters = counters
         self._services = services
         self._limits = limits
         self._clock = clock
@@ -103,6 +106,9 @@ class KafkaDoor:
         connection_id = next(self._ids)
         connection = KafkaConnection(connection_id, sock, peer, self._shared_parts())
         self._connections[connection_id] = connection
+        if self._counters is not None:
+            self._counters.connections += 1
+            self._counters.connections_opened += 1
         if self._timer is None:
             self._check_later()
 
@@ -158,7 +164,7 @@ class KafkaDoor:
                 ),
                 shares=Shares(self._services.queues, sessions_max=self._limits.share_sessions_max),
                 telemetry=Telemetry(self._services.client_metrics),
-                routes=make_routes(self._apis.values()),
+                routes=make_routes(self._apis.values(), self._counters),
                 unsupported_body=encode(api_versions.unsupported_version(self._apis.values()), 0),
                 on_closed=self._on_closed,
                 await_relief=self._await_relief,
@@ -167,6 +173,8 @@ class KafkaDoor:
 
     def _on_closed(self, connection: KafkaConnection) -> None:
         del self._connections[connection.id]
+        if self._counters is not None:
+            self._counters.connections -= 1
         if not self._connections and self._all_closed is not None and not self._all_closed.done():
             self._all_closed.set_result(None)
 

@@ -14,9 +14,13 @@ _RENAMED = {
     # producer ends with a clear error instead of retrying forever.
     Reason.TRANSACTIONAL_ID_REFUSED: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
+# What Kafka's protocol has no request for.
+OF_OTHER_DOORS = frozenset({Reason.LOCK_HELD, Reason.LOCK_NOT_HELD})
 
 ERROR_CODES: dict[Reason, ErrorCode] = {
-    reason: _RENAMED.get(reason) or ErrorCode[reason.name] for reason in Reason
+    reason: _RENAMED.get(reason) or ErrorCode[reason.name]
+    for reason in Reason
+    if reason not in OF_OTHER_DOORS
 }
 
 

@@ -13,6 +13,8 @@ from penstock.protocol.kafka.headers import encode_response_header
 
 if TYPE_CHECKING:
     from penstock.frontdoor.kafka.api import Api, Body, Call
+    from penstock.observe.instruments import Requests
+    from penstock.observe.node_counters import NodeCounters
 
 # A whole frame; no parts, no reply.
 Reply: TypeAlias = "Body"
@@ -32,11 +34,14 @@ class Route:
         "decode",
         "handle",
         "request",
+        "requests",
         "version",
     )
 
-    def __init__(self, api: Api, version: int) -> None:
+    def __init__(self, api: Api, version: int, requests: Requests | None = None) -> None:
+        """`requests` counts those of the API, in all its versions; None counts nothing."""
         self.api = api
+        self.requests = requests
         self.version = version
         self.request = api.request
         self.handle = _in_task(api.handle) if iscoroutinefunction(api.handle) else api.handle
@@ -79,10 +84,12 @@ def route_number(api_key: int, version: int) -> int:
     return (api_key & 0xFFFF) << 16 | version & 0xFFFF
 
 
-def make_routes(apis: Iterable[Api]) -> Routes:
+def make_routes(apis: Iterable[Api], counters: NodeCounters | None = None) -> Routes:
     routes: Routes = {}
     for api in apis:
         lowest, highest = api.versions
+        name = api.request.__name__.removesuffix("Request")
+        requests = None if counters is None else counters.requests(name)
         for version in range(lowest, highest + 1):
-            routes[route_number(api.key, version)] = Route(api, version)
+            routes[route_number(api.key, version)] = Route(api, version, requests)
     return routes

@@ -12,10 +12,10 @@ the key. So the partition itself, on whichever node, recognises the request when
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from penstock.broker.doors.calls import Identify, ProducerIdentity, Publish, TopicInfo
@@ -112,18 +112,21 @@ class Publisher:
 
     # Publishing
 
-    async def publish(
+    def publish(
         self, topic: TopicInfo, partition: int, rows: Sequence[Row], key: str | None = None
-    ) -> list[int]:
-        """The offset of each record, once all are safe; raises Refused.
+    ) -> Coroutine[Any, Any, list[int]]:
+        """The offset of each record, once all are safe; raises Refused. Records without a key have
+        their place in the lane when this returns, in the order of calls.
 
         Records that do not fit into one batch take several: then some may be written although this
         raises. `key` is an idempotency key: repeated with the same rows, it writes nothing twice.
         """
         chunks = _chunks(rows, _room(topic))
         if key is not None:
-            return await self._publish_keyed(topic, partition, chunks, key)
-        parts = self._enqueue(topic, partition, chunks)
+            return self._publish_keyed(topic, partition, chunks, key)
+        return self._written(self._enqueue(topic, partition, chunks))
+
+    async def _written(self, parts: Sequence[_Part]) -> list[int]:
         offsets: list[int] = []
         try:
             for part in parts:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import MutableMapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,10 +11,12 @@ from penstock.frontdoor.http.app import App
 from penstock.frontdoor.http.context import Context
 from penstock.frontdoor.http.metrics import Metrics
 from penstock.frontdoor.remote.broker import Broker
+from penstock.frontdoor.remote.locks import Locks
 from penstock.frontdoor.remote.publishing import Publisher
 from penstock.frontdoor.remote.queueing import Queueing
 from penstock.frontdoor.remote.reading import Reader
 from penstock.frontdoor.remote.topics import Topics
+from penstock.frontdoor.remote.writing import Writer
 from tests.unit.clocks import START_MS
 from tests.unit.frontdoor.remote.fake_broker import FakeBroker
 
@@ -36,11 +39,13 @@ class Client:
     def __init__(self, hosts: tuple[str, ...] = ()) -> None:
         self.fake = FakeBroker()
         broker = Broker(self.fake)
+        topics = Topics(broker, lambda: 0.0)
         self.context = Context(
             broker=broker,
-            topics=Topics(broker, lambda: 0.0),
-            publisher=Publisher(broker),
+            topics=topics,
+            writer=Writer(topics, Publisher(broker)),
             reader=Reader(broker),
+            locks=Locks(broker, time.monotonic),
             metrics=Metrics(),
             queueing=Queueing(broker),
             now_ms=lambda: START_MS,

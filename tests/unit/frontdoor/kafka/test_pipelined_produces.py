@@ -71,7 +71,11 @@ def test_five_pipelined_produces_share_a_sync(
     monkeypatch.setattr(KafkaDoor, "bind", bind_and_note)
 
     async def scenario() -> None:
-        node = Node(Settings(data_dir=tmp_path / "data", kafka=Endpoint("127.0.0.1", 0), http=None))
+        node = Node(
+            Settings(
+                data_dir=tmp_path / "data", kafka=Endpoint("127.0.0.1", 0), grpc=None, http=None
+            )
+        )
         await node.start()
         reader, writer = await asyncio.open_connection(opened[0].host, opened[0].port)
         writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -216,7 +216,7 @@ def _response(call: Call, request: FetchRequest, answer: SessionAnswer) -> Fetch
         FetchableTopicResponse(
             topic=topic,
             topic_id=topic_id,
-            partitions=[_partition(version, is_read_committed, one) for one in of_topic],
+            partitions=[_partition(call, is_read_committed, one) for one in of_topic],
         )
         for (topic, topic_id), of_topic in groupby(answer.partitions, _topic_of)
     ]
@@ -251,7 +251,7 @@ def _topic_of(fetched: Fetched) -> tuple[str, UUID]:
     return fetched.wanted.topic, fetched.wanted.topic_id
 
 
-def _partition(version: int, is_read_committed: bool, fetched: Fetched) -> PartitionData:
+def _partition(call: Call, is_read_committed: bool, fetched: Fetched) -> PartitionData:
     data = PartitionData(
         partition_index=fetched.wanted.partition,
         high_watermark=fetched.high_watermark,
@@ -261,7 +261,9 @@ def _partition(version: int, is_read_committed: bool, fetched: Fetched) -> Parti
         records=fetched.records if fetched.records is not None else b"",
     )
     if fetched.reason is not None:
-        data.error_code = _code(version, fetched.reason)
+        code = _code(call.version, fetched.reason)
+        data.error_code = code
+        call.failed(code)
     if fetched.preferred is not None:
         data.preferred_read_replica = fetched.preferred
     if fetched.diverging is not None:

@@ -92,7 +92,7 @@ def encode_answer(call: Call, request: ProduceRequest, parts: list[Part]) -> Bod
             TopicProduceResponse(
                 name=topic,
                 topic_id=topic_id,
-                partition_responses=[_partition(version, part) for part in of_topic],
+                partition_responses=[_partition(call, part) for part in of_topic],
             )
             for (topic, topic_id), of_topic in groupby(parts, _topic_of)
         ]
@@ -106,10 +106,11 @@ def _topic_of(part: Part) -> tuple[str, UUID]:
     return part.topic, part.topic_id
 
 
-def _partition(version: int, part: Part) -> PartitionProduceResponse:
+def _partition(call: Call, part: Part) -> PartitionProduceResponse:
     answer = PartitionProduceResponse(index=part.partition)
     if part.error is not None:
-        _refuse(answer, version, part.error)
+        _refuse(answer, call.version, part.error)
+        call.failed(answer.error_code)
     elif part.appended is not None:
         answer.base_offset = part.appended.base_offset
         answer.log_append_time_ms = part.appended.append_time_ms

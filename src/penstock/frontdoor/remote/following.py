@@ -1,0 +1,57 @@
+"""Follows some partitions of a topic: a read waits at the end of each."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from penstock.broker.doors.calls import TopicInfo
+from penstock.frontdoor.remote.reading import Chunk, Reader
+
+# How long a read waits at the end of a partition before it asks again.
+WAIT_S = 50.0
+
+
+class Following:
+    """At most one read of each partition is under way; nothing is kept here."""
+
+    def __init__(
+        self, reader: Reader, topic: TopicInfo, *, records_max: int, bytes_max: int
+    ) -> None:
+        """The bounds are those of one read: what a follower that stops in the middle costs."""
+        self._reader = reader
+        self._topic = topic
+        self._records_max = records_max
+        self._bytes_max = bytes_max
+        self._reading: dict[asyncio.Future[Chunk], int] = {}
+
+    def read(self, partition: int, offset: int) -> None:
+        work = self._reader.read(
+            self._topic,
+            partition,
+            offset,
+            records_max=self._records_max,
+            bytes_max=self._bytes_max,
+            wait_s=WAIT_S,
+        )
+        self._reading[asyncio.ensure_future(work)] = partition
+
+    async def next(
+        self, others: Iterable["asyncio.Future[Any]"], timeout_s: float | None = None
+    ) -> list[tuple[int, Chunk]]:
+        """What was read, by partition. Returns nothing after a while, or when one of the others is
+        done. Raises Refused."""
+        waiting = [*self._reading, *others]
+        done, _ = await asyncio.wait(
+            waiting, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
+        )
+        return [
+            (self._reading.pop(each), each.result())
+            for each in waiting
+            if each in done and each in self._reading
+        ]
+
+    def close(self) -> None:
+        """Gives up what is under way."""
+        for each in self._reading:
+            each.cancel()
+        self._reading.clear()
