@@ -157,7 +157,6 @@ class _Stream:
             return None
         batch = batch.slice(0, self._left)
         self._left -= batch.num_rows
-        self._context.metrics.read.inc(batch.num_rows)
         piece: bytes = batch.serialize().to_pybytes()
         return piece
 
