@@ -23,6 +23,7 @@ from benchmarks import (
     pipeline_iot,
     queues,
     recovery,
+    registry,
     replay,
     replication,
     small_requests,
@@ -64,6 +65,7 @@ WORKLOADS: dict[str, Workload] = {
     "groups": groups.run,
     "queues": queues.run,
     "http": http_door.run,
+    "registry": registry.run,
     "grpc": grpc_door.run,
 }
 

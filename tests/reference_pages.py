@@ -14,15 +14,22 @@ from penstock.cluster.client_metrics import ATTRIBUTES, CLIENT_METRICS_SETTINGS,
 from penstock.cluster.settings import Setting
 from penstock.cluster.topic_settings import TOPIC_SETTINGS
 from penstock.frontdoor.http import limits as http_limits
+from penstock.frontdoor.http import registry
 from penstock.frontdoor.http.app import API_ROUTES
 from penstock.frontdoor.http.problems import REASONS, status_of
 from penstock.frontdoor.http.routes import Route
 from penstock.frontdoor.kafka.api import Api
 from penstock.frontdoor.kafka.api_table import APIS
+from penstock.frontdoor.remote import registry as remote_registry
 from penstock.model.errors import Reason
 from penstock.observe.families import NODE_FAMILIES, OTHERS, PIPELINE_FAMILIES, Family
 from penstock.observe.instruments import LATENCY_BOUNDS
 from penstock.observe.node_counters import QUEUES_MAX, TOPICS_MAX
+from penstock.registry import decisions as registry_decisions
+from penstock.registry import errors as registry_errors
+from penstock.registry import json_text
+from penstock.registry import schemas as registry_schemas
+from penstock.registry import state as registry_state
 from tests import client_reference, grpc_reference
 from tests.documents import ROOT
 from tests.sim.core import mutations as core_mutations
@@ -136,6 +143,101 @@ network that you trust.
 A client that sends a head or body too slowly, or does not read its answer, is cut off. Nothing is
 buffered for a slow reader of a stream: it is cut off too, and can come back with `Last-Event-ID`.
 """
+
+
+REGISTRY_HEAD = """\
+# Schema registry
+
+What the registry of a node answers, on its HTTP listener. [Use schemas](../how-to/use-schemas.md)
+shows it by examples. Paths, bodies, answers and codes are those of Confluent's registry. Every
+node answers for the whole cluster.
+
+Bodies and answers are `application/vnd.schemaregistry.v1+json`; `application/json` is taken too.
+Parameters that are not known are ignored.
+
+| request | what it does |
+|---|---|
+"""
+
+REGISTRY_TAIL = """
+## Parameters
+
+| parameter | of | meaning |
+|---|---|---|
+| `normalize` | registering, looking up, checking | ignore how the schema is written |
+| `deleted` | most reads | show what is deleted but kept, too |
+| `deletedOnly` | lists of subjects and versions | show only that |
+| `permanent` | deleting | for good; it must have been deleted without this first |
+| `format` | reads of one schema | `resolved` (Avro), `serialized` (Protobuf: in base64) |
+| `fetchMaxId` | a schema by its id | add the highest id |
+| `verbose` | checking | say why |
+| `subjectPrefix`, `latestOnly` | lists | only these |
+| `offset`, `limit` | lists | a part of the list; a negative limit takes all |
+| `key`, `value` | `metadata` | the newest version whose metadata has these properties |
+| `defaultToGlobal` | level and mode of a subject | the global one if it has none |
+| `force` | setting a mode | IMPORT although there are schemas |
+
+## Errors
+
+An error is `{{"error_code": ..., "message": ...}}`. The status is the code, or its first three
+digits.
+
+| code | meaning |
+|---|---|
+{codes}
+
+## Compatibility
+
+| level | who must be able to read what |
+|---|---|
+| `BACKWARD` (the default) | the new schema what the last version wrote |
+| `FORWARD` | the last version what the new schema writes |
+| `FULL` | both |
+| `..._TRANSITIVE` | the same for all versions |
+| `NONE` | nobody anything |
+
+Avro follows the resolution rules of its specification. For JSON Schema, an object that takes
+properties which the schema does not name is open: to add a property to it is not `BACKWARD`,
+because it may have been there with any type. Protobuf looks at numbers and at types on the wire,
+and names do not matter.
+
+## What is different, and what is not served
+
+- There is one context, the default one. A subject in another one (`:.name:...`) is refused with
+  42208.
+- Associations are refused with 404, and settings of the level other than `compatibility` and
+  `normalize` with 422. `metadata` and `ruleSet` of a schema are kept and returned; rules run in
+  clients.
+- A GUID is made from a schema's content. It is the same on all clusters, but not the one that
+  Confluent's registry gives.
+- Protobuf is shown as this registry prints it, without comments. Groups and editions are refused.
+  Imports other than `google/protobuf/...` must be references.
+- Avro is shown as Avro's Java library prints it.
+- The description at `/openapi.json` leaves the registry out.
+
+## Limits
+
+| name | value |
+|---|---|
+{limits}
+"""
+
+
+def schema_registry() -> str:
+    rows = [f"| `{each.method} {each.path}` | {each.summary} |" for each in registry.ROUTES]
+    names = {value: name for name, value in vars(registry_errors).items() if isinstance(value, int)}
+    codes = [f"| {code} | {names[code].lower().replace('_', ' ')} |" for code in sorted(names)]
+    limits = {
+        "SCHEMA_BYTES_MAX": registry_schemas.SCHEMA_BYTES_MAX,
+        "NESTING_MAX (of JSON)": json_text.NESTING_MAX,
+        "REFERENCES_MAX (of one schema)": registry_decisions.REFERENCES_MAX,
+        "REFERENCES_MAX (with all that they use)": registry_state.REFERENCES_MAX,
+        "SUBJECT_LENGTH_MAX": registry_decisions.SUBJECT_LENGTH_MAX,
+        "CHANGE_S_MAX": remote_registry.CHANGE_S_MAX,
+    }
+    shown = "\n".join(f"| {name} | {value:,} |" for name, value in limits.items())
+    tail = REGISTRY_TAIL.format(codes="\n".join(codes), limits=shown)
+    return REGISTRY_HEAD + "\n".join(rows) + "\n" + tail
 
 
 def http() -> str:
@@ -317,6 +419,7 @@ PAGES = {
     "kafka-settings.md": kafka_settings,
     "mutations.md": mutations,
     "python-client.md": client_reference.page,
+    "schema-registry.md": schema_registry,
 }
 
 if __name__ == "__main__":

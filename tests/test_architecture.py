@@ -25,6 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "records": {"model"},
     "protocol": {"records", "model"},
     "columns": {"records", "model"},
+    "registry": {"model"},
     "observe": {"model"},
     "net": {"model"},
     "raft": {"model"},
@@ -34,7 +35,7 @@ ALLOWED: dict[str, set[str]] = {
     "groups": {"replication", "records", "model"},
     "queues": {"replication", "records", "model"},
     "broker": {"cluster", "groups", "queues", "replication", "records", "model"},
-    "frontdoor": {"broker", "protocol", "net", "columns", "records", "model"},
+    "frontdoor": {"broker", "protocol", "net", "columns", "registry", "records", "model"},
     "config": {"model"},
     "client": {"columns", "protocol", "records", "model"},
     "spark": {"client", "columns", "records", "model"},
@@ -46,7 +47,7 @@ ALLOWED: dict[str, set[str]] = {
 COMPOSITION_ROOT = "server"
 COMPOSITION_FORBIDDEN = {"cli", "testing", "client"}
 
-PURE_PACKAGES = ("model", "records", "protocol", "raft")
+PURE_PACKAGES = ("model", "records", "protocol", "raft", "registry")
 IMPURE_MODULES = {"asyncio", "socket", "os", "time", "random", "threading", "subprocess"}
 
 # Modules that the path from process start to the first answer must not load: they would eat the

@@ -317,6 +317,40 @@ def test_queues_are_listed_and_described(shell: Shell, topic: str, group: str) -
         assert member["member"] in shell.run("queue", "describe", group, "--members")
 
 
+def test_single_messages_are_handled_by_their_tokens(
+    broker: Broker, shell: Shell, topic: str, group: str
+) -> None:
+    queue = group, topic
+    produce(broker.bootstrap, topic, "a", "b", "c")
+    messages = shell.json("queue", "poll", *queue, "-n", "10", "--wait", "20", "--lease", "10m")
+    while len(messages) < 3:
+        messages += shell.json("queue", "poll", *queue, "-n", "10", "--lease", "10m")
+    assert sorted(each["value"] for each in messages) == ["a", "b", "c"]
+    tokens = [each["token"] for each in messages]
+    assert shell.run("queue", "ack", *queue, tokens[0]) == "ack: 1 message of 1\n"
+    again = shell.fails("queue", "ack", *queue, tokens[0])
+    assert again.startswith(tokens[0])
+    assert "Nobody gets the record any more" in again
+    assert shell.json("queue", "extend", *queue, tokens[1], "--lease", "1h")[0]["outcome"] == "ok"
+    lines = "\n".join(tokens[1:])
+    assert shell.run("queue", "nack", *queue, "-", "--delay", "0s", stdin=lines).endswith("of 2\n")
+    peeked = shell.json("queue", "peek", *queue)
+    assert [each["attempt"] for each in peeked] == [1, 1]
+    assert "token" not in peeked[0]
+    shell.run("queue", "pause", *queue)
+    assert shell.json("queue", "poll", *queue) == []
+    stats = shell.json("queue", "stats", *queue)
+    assert (stats["paused"], stats["ready"], stats["leased"]) == (True, 2, 0)
+    shell.run("queue", "resume", *queue)
+    (message,) = shell.json("queue", "poll", *queue, "--wait", "20")
+    assert message["attempt"] == 2
+    shell.run("queue", "reject", *queue, message["token"])
+    assert shell.json("queue", "purge", *queue, "--yes") == {"purged": 1}
+    table = shell.run("queue", "stats", *queue)
+    assert "PARTITION  READY  LEASED" in table
+    assert "unit" in shell.fails("queue", "nack", *queue, "x", "--delay", "5", code=2)
+
+
 def test_settings_of_a_queue_are_shown_changed_and_reset(shell: Shell, group: str) -> None:
     def shown(name: str) -> tuple[str, str]:
         listed = {one["name"]: one for one in shell.json("queue", "settings", group)}

@@ -32,7 +32,10 @@ HOW_TO = [
     "run-a-node",
     "choose-durability",
     "use-queues",
+    "use-queues-with-curl",
+    "hold-locks",
     "use-http",
+    "use-schemas",
     "use-grpc",
     "ask-with-sql",
 ]
@@ -97,6 +100,8 @@ class Reader:
         self.grpc = ready["grpc"]
         self.http = ready["http"]
         self._environment["PENSTOCK_BOOTSTRAP"] = self.address
+        self._environment["PENSTOCK_HTTP_ADDRESS"] = self.http
+        self._environment["PENSTOCK_REGISTRY"] = f"http://{self.http}"
 
     def _run(self, command: list[str]) -> None:
         outcome = subprocess.run(

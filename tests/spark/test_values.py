@@ -5,12 +5,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql import types as spark_types
 
 from penstock.spark import decode
 from penstock.spark.values import DecodeRefused
+from tests.e2e.conftest import MakeTopic
+from tests.e2e.processes import Broker
+from tests.spark.conftest import Produce
 from tests.spark.rig import run_available_now
 from tests.unit.columns.values.avro_rows import record, written
 from tests.unit.columns.values.messages import message_class, sample_file
@@ -252,3 +258,39 @@ def test_wrong_arguments_are_refused_at_once(
     assert sentence in str(refused.value)
     assert str(refused.value).endswith(".")
     assert "\n" not in str(refused.value)
+
+
+def test_avro_of_many_versions_is_read_by_the_registry(
+    spark: SparkSession, broker: Broker, make_topic: MakeTopic, produce: Produce, tmp_path: Path
+) -> None:
+    """In one stream: each value by its own schema, all as of the newest."""
+    topic, address = make_topic(), f"http://{broker.http}"
+    registry = SchemaRegistryClient({"url": address})
+    context = SerializationContext(topic, MessageField.VALUE)
+    count = {"name": "count", "type": "int", "default": 1}
+    newer = AVRO | {"fields": [*AVRO["fields"], count]}
+    values = [
+        AvroSerializer(registry, json.dumps(AVRO))({"id": 1, "name": "a", "tags": []}, context),
+        AvroSerializer(registry, json.dumps(newer))(
+            {"id": 2, "name": "b", "tags": ["t"], "count": 5}, context
+        ),
+        b"\0\0\0\xff\xff?",
+    ]
+    produce(topic, values)
+    records = (
+        spark.readStream.format("penstock")
+        .option("kafka.bootstrap.servers", broker.bootstrap)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+    decoded = decode(records, "avro", registry=address, subject=f"{topic}-value")
+    rows = run_available_now(decoded.select("offset", "decoded", "decode_error"), tmp_path)
+    assert [row.decoded and row.decoded.asDict() for row in rows] == [
+        {"id": 1, "name": "a", "tags": [], "count": 1},
+        {"id": 2, "name": "b", "tags": ["t"], "count": 5},
+        None,
+    ]
+    assert rows[2].decode_error == "The registry has no schema with the id 65535."
+    with pytest.raises(DecodeRefused, match="needs subject="):
+        decode(records, "avro", registry=address)

@@ -102,6 +102,10 @@ class Configs:
         self._derived = dict(derived or {})
         self._topics_read = topics_read
 
+    def derive(self, name: str, value: str) -> None:
+        """A setting that follows from a flag, and is known only now."""
+        self._derived[name] = value
+
     async def replace(
         self,
         wanted: Sequence[tuple[Resource, Mapping[str, str | None]]],

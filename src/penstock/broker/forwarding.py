@@ -159,7 +159,7 @@ class Forwarding:
         partition: int,
         batch: bytes | memoryview,
         deadline: float,
-        expected_offset: int | None = None,
+        expected: int = -1,
     ) -> int:
         """The offset of the first record, once the batch is safe; see the top of this file.
 
@@ -170,14 +170,14 @@ class Forwarding:
         attempts = Attempts(self._clock, deadline)
 
         async def here() -> int:
-            return await self._append(topic_id, partition, batch, deadline, expected_offset)
+            return await self._append(topic_id, partition, batch, deadline, expected)
 
         async def there(node: BrokerId) -> int:
             wait_s = _bounded(attempts.left_s)
             asked = _pack_place(topic_id, partition) + _WAIT.pack(wait_s)
             method = PUBLISH
-            if expected_offset is not None:
-                method, asked = PUBLISH_AT, asked + _OFFSET.pack(expected_offset)
+            if expected >= 0:
+                method, asked = PUBLISH_AT, asked + _OFFSET.pack(expected)
             answer = await self._peers.call(node, method, asked + batch, wait_s + READ_GRACE_S)
             return int(_unpacked(_OFFSET, answer)[0])
 
@@ -277,12 +277,10 @@ class Forwarding:
         partition: int,
         batch: bytes | memoryview,
         deadline: float,
-        expected_offset: int | None = None,
+        expected: int = -1,
     ) -> int:
         production = self._produce.start(ACKS_ALL, deadline)
-        production.append(
-            TopicName(""), topic_id, partition, batch, expected_offset=expected_offset
-        )
+        production.append(TopicName(""), topic_id, partition, batch, expected=expected)
         answer = production.finish()
         (part,) = await answer if isinstance(answer, Production) else answer
         if part.error is not None:

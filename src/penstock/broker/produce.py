@@ -67,7 +67,7 @@ class Production(Later[list[Part]]):
         *,
         is_legacy: bool = False,
         takes_zstd: bool = True,
-        expected_offset: int | None = None,
+        expected: int = -1,
     ) -> None:
         """Appends one batch, or a message set of the formats before batches, to a partition by
         name, or by id where it has no name."""
@@ -88,7 +88,7 @@ class Production(Later[list[Part]]):
                     batches,
                     acks_all=acks == ACKS_ALL,
                     takes_zstd=takes_zstd,
-                    expected_offset=expected_offset,
+                    expected=expected,
                 )
         except Refused as refused:
             part.error = refused
@@ -157,7 +157,7 @@ class Produce:
         *,
         acks_all: bool = True,
         takes_zstd: bool = True,
-        expected_offset: int | None = None,
+        expected: int = -1,
     ) -> Appended:
         """Appends one batch to a partition by name, or by id where it has no name."""
         replica = self._find(topic, topic_id, partition)
@@ -166,7 +166,7 @@ class Produce:
         if not takes_zstd and _codec(batches) == Codec.ZSTD:
             detail = "zstd needs version 7 of Produce"
             raise Refused(Reason.UNSUPPORTED_COMPRESSION_TYPE, detail)
-        return replica.append(batches, acks_all=acks_all, expected_offset=expected_offset)
+        return replica.append(batches, acks_all=acks_all, expected=expected)
 
     def append_messages(
         self, topic: TopicName, partition: int, messages: bytes, *, acks_all: bool = True

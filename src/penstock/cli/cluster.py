@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from penstock.cli.cluster_status import print_status, status_of
+from penstock.cli.cluster_watch import watch
 from penstock.cli.failures import CommandFailed
 from penstock.cli.lazy_group import CommandGroup
 from penstock.cli.options import client_options
@@ -45,15 +46,32 @@ def cluster() -> None:
 
 
 @cluster.command()
+@click.option(
+    "--watch",
+    "every_s",
+    metavar="[SECONDS]",
+    type=click.FloatRange(min=0.2, max=3600),
+    is_flag=False,
+    flag_value=2.0,
+    help="Look again every 2 seconds, or as often as given, until Ctrl-C.",
+)
 @client_options
-def status(bootstrap: str, timeout_s: float, as_json: bool) -> None:
-    """Show nodes, roles, leaders, and partitions without a leader or a copy."""
-    with _client(bootstrap, timeout_s) as client:
-        found = status_of(client.view(), client.moving())
-    if as_json:
-        print_json(found)
+def status(every_s: float | None, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Show nodes, roles, leaders, and partitions without a leader or a copy.
+
+    With --watch it goes on while nodes come and go. With --json, each look is then one line.
+    """
+
+    def look() -> dict[str, Any]:
+        with _client(bootstrap, timeout_s) as client:
+            return status_of(client.view(), client.moving())
+
+    if every_s is not None:
+        watch(look, every_s, as_json)
+    elif as_json:
+        print_json(look())
     else:
-        print_status(found)
+        print_status(look())
 
 
 @cluster.command()

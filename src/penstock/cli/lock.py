@@ -107,7 +107,7 @@ def show(name: str, http: str, timeout_s: float, as_json: bool) -> None:
     "wait_s",
     type=click.FloatRange(min=0.0),
     metavar="SECONDS",
-    help="How long to wait for the lock; for ever if not given, 0 tries once.",
+    help="How long to wait for the lock; 0 tries once, and without it there is no limit.",
 )
 @http_option
 def run(

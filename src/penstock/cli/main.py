@@ -25,6 +25,7 @@ from penstock.cli.lazy_group import LazyGroup
         "config": "penstock.cli.config",
         "profile": "penstock.cli.profile",
         "log": "penstock.cli.log",
+        "schema": "penstock.cli.schema",
         "sql": "penstock.cli.sql",
         "bench": "penstock.cli.bench",
         "doctor": "penstock.cli.doctor",

@@ -1,15 +1,20 @@
-"""`penstock queue`: list and describe queues, and change their settings."""
+"""`penstock queue`: list and describe queues, and change their settings.
 
-import re
+Single messages are in queue_messages.py.
+"""
+
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import click
 
+from penstock.cli.durations import duration_ms
 from penstock.cli.failures import CommandFailed
 from penstock.cli.lazy_group import CommandGroup
 from penstock.cli.options import client_options
 from penstock.cli.output import counted, print_json, print_table
+from penstock.cli.progress import progress
+from penstock.cli.queue_messages import COMMANDS
 
 if TYPE_CHECKING:
     from penstock.client.configs import ConfigValue
@@ -48,16 +53,19 @@ SHORT_NAMES = MappingProxyType(
         "key.order": "penstock.queue.key.order.enable",
         "consumer.limit": "penstock.queue.consumer.max.record.locks",
         "group.limit": "penstock.queue.group.max.record.locks",
+        "paused": "penstock.queue.paused.topics",
     }
 )
-_UNITS_MS = MappingProxyType({"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000})
-_DURATION = re.compile(r"(?P<count>[0-9]{1,9})(?P<unit>ms|s|m|h)")
 _MILLISECONDS = ".ms"
 
 
 @click.group(cls=CommandGroup)
 def queue() -> None:
-    """List and describe queues (share groups), and change their settings."""
+    """List and describe queues (share groups), change their settings, and handle messages."""
+
+
+for _command in COMMANDS:
+    queue.add_command(_command)
 
 
 @queue.command("list")
@@ -140,13 +148,17 @@ def redrive(
     """
     queues = _queues(bootstrap, timeout_s)
     left, counts = limit, dict.fromkeys(("reopened", "copied", "skipped"), 0)
-    while left is None or left > 0:
-        found = queues.redrive(name, topic, REDRIVEN_AT_A_TIME if left is None else left)
-        for each in counts:
-            counts[each] += getattr(found, each)
-        if found.is_finished:
-            break
-        left = None if left is None else left - found.reopened - found.copied
+    total = None if as_json else limit
+    with progress(f"Bringing back letters of {topic}", total, shown=not as_json) as advance:
+        while left is None or left > 0:
+            at_a_time = REDRIVEN_AT_A_TIME if left is None else min(left, REDRIVEN_AT_A_TIME)
+            found = queues.redrive(name, topic, at_a_time)
+            for each in counts:
+                counts[each] += getattr(found, each)
+            advance(found.reopened + found.copied)
+            if found.is_finished:
+                break
+            left = None if left is None else left - found.reopened - found.copied
     if as_json:
         print_json(counts)
         return
@@ -176,8 +188,8 @@ def settings(
     lock.duration, lock.limit, delivery.limit, renew, session.timeout, heartbeat.interval,
     assignment.interval, dead.letters (the topic for what is given up), dead.letters.copy; and
     those that Kafka does not have: backoff, backoff.max, backoff.jitter, delay, key.order,
-    consumer.limit, group.limit. Durations have a unit (500ms, 60s, 5m, 1h). Settings can be changed
-    before the queue is used for the first time.
+    consumer.limit, group.limit, paused. Durations have a unit (500ms, 60s, 5m, 1h). Settings can be
+    changed before the queue is used for the first time.
     """
     set_to = dict(_change(text) for text in changes)
     unset = [_full_name(one) for one in reset]
@@ -226,8 +238,8 @@ def _plain_value(name: str, full: str, value: str) -> str:
     """Milliseconds for a duration that has a unit."""
     if not full.endswith(_MILLISECONDS):
         return value
-    if duration := _DURATION.fullmatch(value):
-        return str(int(duration["count"]) * _UNITS_MS[duration["unit"]])
+    if (found := duration_ms(value)) is not None:
+        return str(found)
     if not name.endswith(_MILLISECONDS):
         raise click.BadParameter(f"{name}={value} needs a unit, as in {name}=60s")
     return value

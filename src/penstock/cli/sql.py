@@ -49,6 +49,14 @@ FORMATS = ("auto", "json", "text", "bytes", "avro", "protobuf")
     type=click.Choice(["confluent"]),
     help="What comes before each value: the header of a schema registry.",
 )
+@click.option(
+    "--registry",
+    metavar="URL",
+    envvar="PENSTOCK_REGISTRY",
+    show_envvar=True,
+    help="Schema registry whose ids the values begin with, as in http://127.0.0.1:9094.",
+)
+@click.option("--subject", metavar="NAME", help="Subject there; by default TOPIC-value.")
 @click.option("--json", "as_json", is_flag=True, help="Print each row as a line of JSON.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV with a line of names.")
 @bootstrap_option
@@ -60,6 +68,8 @@ def sql(
     schema: str | None,
     message: str | None,
     framing: str | None,
+    registry: str | None,
+    subject: str | None,
     as_json: bool,
     as_csv: bool,
     bootstrap: str,
@@ -78,7 +88,14 @@ def sql(
 
     if as_json and as_csv:
         raise click.UsageError("--json and --csv exclude each other.")
-    values = Values(format=value_format, schema=schema, message=message, framing=framing)
+    values = Values(
+        format=value_format,
+        schema=schema,
+        message=message,
+        framing=framing,
+        registry=registry,
+        subject=subject,
+    )
     with Session(bootstrap=bootstrap, start=start, end=end, values=values) as session:
         answer = session.ask(query)
         rows = (row for batch in answer.batches for row in _rows(batch))

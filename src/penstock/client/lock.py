@@ -29,7 +29,7 @@ TRUST: Final = 0.9
 # A lease is renewed when this much of it is over, and again soon if that fails.
 RENEWED_AFTER: Final = 1 / 3
 RETRY_S: Final = 0.25
-# A wait is made of questions of this length, so that one to a dead node does not take for ever.
+# A wait is made of questions of this length, so that a dead node does not hold it up.
 QUESTION_S: Final = 5.0
 ANSWER_S_MAX: Final = 10.0
 # For so long nobody may answer while a lock is waited for.
@@ -79,8 +79,8 @@ class Lock:
         on_lost: Callable[[], object] | None = None,
         door: Door | None = None,
     ) -> None:
-        """`wait_s` is how long `with` waits for the lock, for ever if it is None; `on_lost` is
-        called by another thread as soon as it is known that the lock is lost. `http` are
+        """`wait_s` is how long `with` waits for the lock, without a limit if it is None. `on_lost`
+        is called by another thread as soon as it is known that the lock is lost. `http` are
         addresses of HTTP doors, HOST:PORT, by default those in PENSTOCK_HTTP_ADDRESS."""
         if lease_s < LEASE_S_MIN:
             raise ClientError(f"A lease must be at least {LEASE_S_MIN:g} s, not {lease_s:g} s.")
@@ -116,7 +116,7 @@ class Lock:
     # Taking and giving
 
     def acquire(self, wait_s: float | None = None) -> None:
-        """Waits for ever, or `wait_s`; raises LockHeld. Safe to repeat: no answer gets lost."""
+        """Waits `wait_s`, or without a limit; raises LockHeld."""
         if self._renewing is not None:
             raise ClientError(f"The lock {self.name} is held by this object already.")
         deadline = None if wait_s is None else now_s() + wait_s

@@ -51,6 +51,10 @@ class Values:
     message: str | None = None
     # "confluent": the values begin as the serialisers of a schema registry write them.
     framing: str | None = None
+    # The address of a schema registry: the values begin with ids of its schemas. They are read as
+    # of the newest schema of the subject, by default TOPIC-value, or by `schema`.
+    registry: str | None = None
+    subject: str | None = None
 
 
 DETECTED = Values()
@@ -181,7 +185,7 @@ class Session:
         if wanted.format == "text":
             return _Decoding(to_arrow=to_text)
         if wanted.format in ("avro", "protobuf"):
-            return _decoded_by(wanted)
+            return _decoded_by(wanted, table.topic)
         if wanted.format == "auto" and text is None:
             return _Decoding()
         if wanted.format == "auto" and text is not None and not self._is_json(text):
@@ -362,13 +366,15 @@ class _Stream:
         return pa.RecordBatch.from_pydict(columns)
 
 
-def _decoded_by(wanted: Values) -> _Decoding:
+def _decoded_by(wanted: Values, topic: str) -> _Decoding:
     """Avro and Protobuf, by the same decoders as in Spark."""
     if wanted.framing not in (None, "confluent"):
         raise ClientError(f"The framing {wanted.framing!r} is unknown; there is: 'confluent'.")
     is_framed = wanted.framing is not None
     decoder: ColumnDecoder
-    if wanted.format == "avro":
+    if wanted.registry is not None:
+        decoder = _registered(wanted, wanted.registry, wanted.subject or f"{topic}-value")
+    elif wanted.format == "avro":
         from penstock.columns.values.avro.decoder import FRAME_BYTES, AvroFormat
         from penstock.columns.values.avro.schema import schema_text
 
@@ -386,6 +392,16 @@ def _decoded_by(wanted: Values) -> _Decoding:
         return Converted(found.values, found.errors)
 
     return _Decoding(to_arrow=convert, error=ERROR_COLUMN)
+
+
+def _registered(wanted: Values, registry: str, subject: str) -> "ColumnDecoder":
+    from penstock.client.registered_values import avro_format, protobuf_format
+    from penstock.columns.values.avro.schema import schema_text
+
+    if wanted.format == "protobuf":
+        return protobuf_format(registry, subject, wanted.message).open()
+    schema = None if wanted.schema is None else schema_text(wanted.schema)
+    return avro_format(registry, subject, schema).open()
 
 
 def as_text(values: "pa.ChunkedArray") -> "pa.ChunkedArray | None":

@@ -103,6 +103,10 @@ def _throttle(name: str, documentation: str, *, has_effect: bool = True) -> Sett
     )
 
 
+# Where clients find a node's HTTP door.
+HTTP_LISTENER = "penstock.http.listener"
+
+
 def _own(name: str, kind: ConfigType, flag: str, documentation: str) -> Setting:
     return Setting(name=name, type=kind, default=None, documentation=documentation, flag=flag)
 
@@ -132,6 +136,7 @@ _NODE = (
     _own("node.id", INT, "--node", "The number of this broker."),
     _own("listeners", STRING, "--kafka", "Where the Kafka listener is bound."),
     _own("advertised.listeners", STRING, "--advertise", "The address that clients connect to."),
+    _own(HTTP_LISTENER, STRING, "--http", "Where the HTTP door is bound."),
     _own("log.dirs", STRING, "--data-dir", "The directory that holds all data of this broker."),
     _row("broker.rack", STRING, "", "The rack or zone of this broker, as clients see it."),
     _row(

@@ -2,7 +2,7 @@
 
 A token names one record and one delivery attempt of it. It proves that by a digest whose key is
 the lease's own secret: the member id under which the poll leased the record. The id is chosen by
-chance for each poll, is stored with the lease, and never leaves the cluster. So whoever leads the
+chance for each poll, is stored with the lease, and never leaves the cluster. So the leader of the
 queue can check a token, without anything that all nodes would have to share, and a token can
 neither be guessed nor changed into another one.
 """

@@ -1,20 +1,18 @@
 """What a queue with delays or order per key has to know of records before it delivers them: when
 their producers want them delivered, and the hashes of their keys.
 
-Times are in headers. `penstock.deliver.at` is a time: milliseconds since 1970, or RFC 3339 with an
-offset. `penstock.deliver.after` is a duration from the record's own timestamp: milliseconds, or ISO
-8601 as in PT90S. If a record has both, the first counts. A producer may be wrong: a time that is
-over is now, one too far away is the farthest, and what is not a time is now. The last two are
-counted.
+Times are in headers (model/delivery_headers.py). A producer may be wrong: a time that is over is
+now, one too far away is the farthest, and what is not a time is now. The last two are counted.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from operator import itemgetter
 from typing import Final
 
+from penstock.model import delivery_headers
+from penstock.model.delivery_headers import DELAY_MS_MAX as DELAY_MS_MAX
 from penstock.model.durations import duration_ms
 from penstock.model.file_ranges import FileRange
 from penstock.model.limits import KIB
@@ -26,11 +24,10 @@ from penstock.records.batch import BatchHeader, batch_payload, parse_header
 from penstock.records.errors import CorruptBatch
 from penstock.records.raw_records import Skimmed, header_values, skim_records
 
-DELIVER_AT: Final = b"penstock.deliver.at"
-DELIVER_AFTER: Final = b"penstock.deliver.after"
+DELIVER_AT: Final = delivery_headers.DELIVER_AT.encode()
+DELIVER_AFTER: Final = delivery_headers.DELIVER_AFTER.encode()
 # Both begin with it: a batch without it has no such header.
 _MARK: Final = b"penstock.deliver.a"
-DELAY_MS_MAX: Final = 30 * 24 * 3_600_000
 _TEXT_LENGTH_MAX: Final = 100
 
 # A poll looks into so many records and bytes at a time, but into one batch at least.
@@ -212,13 +209,7 @@ def _text(value: bytes | None) -> str:
 def _time_ms(value: bytes | None) -> int | None:
     if value is not None and value.isdigit() and len(value) <= _TEXT_LENGTH_MAX:
         return int(value)
-    text = _text(value)
-    try:
-        moment = datetime.fromisoformat(text)
-        # Without an offset nobody knows which moment is meant.
-        return None if moment.tzinfo is None else int(moment.timestamp() * 1000)
-    except (ValueError, OverflowError):
-        return None
+    return delivery_headers.moment_ms(_text(value))
 
 
 def _after_ms(value: bytes | None) -> int | None:

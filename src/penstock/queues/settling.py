@@ -1,7 +1,7 @@
 """What is said of single records by the tokens of their leases, and what comes of each.
 
-A member of Kafka's protocol names ranges, and all of a request or nothing is done. Whoever polls
-through a door has a token per record (model/lease_tokens.py), and one that is not good any more
+A member of Kafka's protocol names ranges, and all of a request or nothing is done. A client
+of a door has a token per record (model/lease_tokens.py), and one that is not good any more
 must not spoil the others. So each has an outcome of its own.
 """
 

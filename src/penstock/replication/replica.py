@@ -165,18 +165,10 @@ class Replica(GroupMember):
     # Appending
 
     def append(
-        self,
-        batches: Batch,
-        *,
-        many: bool = False,
-        acks_all: bool = True,
-        expected_offset: int | None = None,
+        self, batches: Batch, *, many: bool = False, acks_all: bool = True, expected: int = -1
     ) -> Appended:
-        """Takes one batch of a producer, or several where an old client's messages became such.
-
-        With an expected offset, the batch is taken only if that is the offset that it gets: nobody
-        wrote since its producer last read.
-        """
+        """Takes one batch of a producer, or several where an old client's messages became such;
+        one that expects an offset only if it gets that one, so that nobody was faster."""
         try:
             self._check_appendable(acks_all)
         except Refused as refused:
@@ -194,9 +186,8 @@ class Replica(GroupMember):
             if duplicate is not None:
                 return self._answer_duplicate(duplicate)
         base_offset = self.log_end_offset
-        if expected_offset is not None and expected_offset != base_offset:
-            detail = f"the next offset is {base_offset}, not {expected_offset}"
-            raise Refused(Reason.OFFSET_NOT_EXPECTED, detail)
+        if expected not in (-1, base_offset):
+            raise Refused(Reason.OFFSET_NOT_EXPECTED, f"the next offset is {base_offset}")
         append_time_ms = now_ms if self._admission.stamps_append_time else -1
         pending = self._put(batch, header, now_ms)
         start = self._log.start_offset
@@ -290,8 +281,7 @@ class Replica(GroupMember):
             )
             done, stored = pending.done, None if is_stored else pending.stored
         append_time_ms = first.timestamp_ms if self._admission.stamps_append_time else -1
-        start = self._log.start_offset
-        return Appended(first.base_offset, append_time_ms, start, done, stored)
+        return Appended(first.base_offset, append_time_ms, self._log.start_offset, done, stored)
 
     def _is_acknowledged(self, offset: int) -> bool:
         """Whether a committed record is held by as many voters as the topic asks for now."""
@@ -570,7 +560,9 @@ class Replica(GroupMember):
         """Takes the replica out of service until an operator has repaired its log."""
         if self.stopped_because is not None:
             return
-        logger.error("%s is stopped: %s", self.partition, error, exc_info=_bug(error))
+        # What is not the fault of the disk is a bug of ours: where it came from must be in the log.
+        bug = None if isinstance(error, (OSError, StorageDamaged)) else error
+        logger.error("%s is stopped: %s", self.partition, error, exc_info=bug)
         self.stopped_because = error
         self._end(Reason.STORAGE_ERROR, f"{self.partition} is stopped: {error}")
 
@@ -606,8 +598,3 @@ class Replica(GroupMember):
         if self._has_log and not self._is_closed:
             self._is_closed = True
             await self._keeper.close(with_checkpoint=with_checkpoint)
-
-
-def _bug(error: Exception) -> Exception | None:
-    """What is not the fault of the disk is a bug of ours: where it came from must be in the log."""
-    return None if isinstance(error, (OSError, StorageDamaged)) else error

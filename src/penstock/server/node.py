@@ -35,7 +35,7 @@ from penstock.broker.share_coordinators import ShareCoordinators
 from penstock.broker.throttling import Throttling
 from penstock.broker.topics import Topics
 from penstock.broker.upkeep import Upkeep
-from penstock.cluster.broker_settings import RACK_AWARE_SELECTOR
+from penstock.cluster.broker_settings import HTTP_LISTENER, RACK_AWARE_SELECTOR
 from penstock.cluster.brokers import Broker
 from penstock.cluster.changes import BrokersChanged, Change
 from penstock.cluster.config_definitions import validate_static
@@ -154,6 +154,8 @@ class Node:
         self._on_stop(doors.close)
         for door, endpoint in settings.other_doors().items():
             self.doors[door] = await doors.bind(door, endpoint)
+        if "http" in self.doors:
+            services.configs.derive(HTTP_LISTENER, f"http://{self.doors['http']}")
         return doors
 
     async def stop(self) -> None:

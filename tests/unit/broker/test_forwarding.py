@@ -100,7 +100,7 @@ class OtherNode:
         *,
         partition: int = 0,
         within_s: float = 30.0,
-        expected_offset: int | None = None,
+        expected: int = -1,
     ) -> int:
         batch = build_batch(
             [Record(value=value, timestamp_ms=1)],
@@ -109,7 +109,7 @@ class OtherNode:
             base_sequence=sequence,
         )
         return await self.front.publish(
-            self.topic_id, partition, batch, deadline(within_s), expected_offset
+            self.topic_id, partition, batch, deadline(within_s), expected
         )
 
     async def values(self, offset: int = 0) -> list[bytes | None]:
@@ -169,14 +169,14 @@ async def test_an_answer_that_gets_lost_doubles_nothing(tmp_path: Path) -> None:
 
 async def test_a_write_that_expects_another_offset_is_refused(tmp_path: Path) -> None:
     async with nodes(tmp_path) as other:
-        assert await other.publish(b"a", 0, expected_offset=0) == 0
+        assert await other.publish(b"a", 0, expected=0) == 0
         for wrong in (0, 2):
             with pytest.raises(Refused) as caught:
-                await other.publish(b"b", 1, expected_offset=wrong)
+                await other.publish(b"b", 1, expected=wrong)
             assert caught.value.reason is Reason.OFFSET_NOT_EXPECTED
         # The sequence is still free, and a repeated batch is known before its offset is compared.
         other.fates = [("answered", LOST), FINE]
-        assert await other.publish(b"b", 1, expected_offset=1) == 1
+        assert await other.publish(b"b", 1, expected=1) == 1
         assert await other.values() == [b"a", b"b"]
 
 

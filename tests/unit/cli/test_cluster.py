@@ -6,7 +6,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from penstock.cli.cluster_status import status_of
+from penstock.cli.cluster_watch import watch
 from penstock.cli.main import cli
+from penstock.client.cluster import ClusterClient
+from penstock.client.errors import BrokerUnreachable
 from tests.unit.client.fake_cluster import FakeCluster, at
 
 
@@ -151,3 +155,47 @@ def test_only_a_replica_can_lead(shell: Shell) -> None:
     failure = shell.failure("transfer-leader", "orders", "0", "--to", "4")
     assert failure == "Node 4 has no replica of orders-0, which is on nodes 1, 2."
     assert "no partition orders-7" in shell.failure("transfer-leader", "orders", "7", "--to", "1")
+
+
+def test_watching_goes_on_while_nobody_answers(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell.fake.add("orders", 0, 1, 2, 3)
+    looks = 0
+
+    def pause(seconds: float) -> None:
+        nonlocal looks
+        assert seconds == 5
+        looks += 1
+        if looks == 1:
+            monkeypatch.setattr(shell.fake, "ask", refuse)
+        elif looks == 2:
+            monkeypatch.undo()
+            shell.fake.add("orders", 1, 2, 3, 1)
+        else:
+            raise KeyboardInterrupt
+
+    def refuse(*given: object, **named: object) -> None:
+        raise BrokerUnreachable("No broker answers.")
+
+    def look() -> dict[str, Any]:
+        client = ClusterClient(shell.fake)  # type: ignore[arg-type]
+        return status_of(client.view(), client.moving())
+
+    with pytest.raises(KeyboardInterrupt):
+        watch(look, 5, True, pause)
+    first, second, third = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (first["partitions"], second["error"]) == (1, "No broker answers.")
+    assert (third["partitions"], "at" in third) == (2, True)
+
+
+def test_watching_fails_at_once_where_nobody_answers(shell: Shell) -> None:
+    def look() -> dict[str, Any]:
+        raise BrokerUnreachable("No broker answers.")
+
+    with pytest.raises(BrokerUnreachable):
+        watch(look, 5, False)
+
+
+def test_the_time_between_two_looks_has_bounds(shell: Shell) -> None:
+    assert shell.attempt("status", "--watch", "0").exit_code == 2

@@ -19,6 +19,7 @@ COMMANDS = [
     "group",
     "work",
     "queue",
+    "lock",
     "cluster",
     "config",
     "profile",
@@ -59,7 +60,7 @@ def test_the_overview_lists_all_commands() -> None:
 
 
 @pytest.mark.parametrize(
-    "group", ["", "topic", "group", "queue", "cluster", "config", "log", "pipeline"]
+    "group", ["", "topic", "group", "queue", "lock", "cluster", "config", "log", "pipeline"]
 )
 def test_summaries_are_not_cut_off(group: str) -> None:
     """Also on a narrow screen, where click would shorten them."""

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from penstock.model.errors import Reason
 from penstock.model.ids import MemberId
+from penstock.model.lease_tokens import proof_of
 from penstock.queues.commands import (
     AckBatch,
     AcquiredRange,
@@ -13,6 +14,7 @@ from penstock.queues.commands import (
     RecordState,
     ShareSettings,
 )
+from penstock.queues.settling import Claim, Outcome, Verb
 
 AVAILABLE, LEASED = RecordState.AVAILABLE, RecordState.LEASED
 ACKED, DEAD = RecordState.ACKED, RecordState.DEAD
@@ -36,6 +38,8 @@ GONE = Entry(ACKED, 0)
 class NaiveQueue:
     def __init__(self, settings: ShareSettings) -> None:
         self.settings = settings
+        # Of the fetch that leases just now.
+        self.lease_ms = 0
         # Of records that have one, in a queue with order per key.
         self.keys: dict[int, int] = {}
         self.start = 0
@@ -102,7 +106,9 @@ class NaiveQueue:
         records_max: int,
         batch_size: int,
         is_exact: bool,
+        lease_ms: int,
     ) -> list[AcquiredRange]:
+        self.lease_ms = lease_ms
         limit = self.settings.delivery_attempts_max
         throttle = max(2, (limit + 1) // 2)
         room = min(records_max, self.settings.leased_max - self.count(LEASED))
@@ -186,7 +192,7 @@ class NaiveQueue:
             state=LEASED,
             attempts=before.attempts + 1,
             member_id=member_id,
-            lease_ms=self.settings.lease_ms,
+            lease_ms=self.lease_ms,
         )
 
     def _forget_missing(self, spans: Sequence[tuple[int, int]], read_from: int) -> None:
@@ -254,6 +260,59 @@ class NaiveQueue:
         dying = Entry(DYING, entry.attempts, death=death, redrives=entry.redrives)
         dead = Entry(DEAD, entry.attempts)
         self.entries[offset] = dying if self.settings.has_dead_letters else dead
+
+    def settle(
+        self, verb: Verb, claims: Sequence[Claim], lease_ms: int, due_ms: int
+    ) -> list[Outcome]:
+        """By tokens, each with an outcome of its own: all are judged before the first is done."""
+        outcomes = [self._judge(verb, claim) for claim in claims]
+        good = {
+            claim.offset for claim, found in zip(claims, outcomes, strict=True) if found == "ok"
+        }
+        for offset in sorted(good):
+            entry = self.entries[offset]
+            if verb is Verb.EXTEND:
+                self.entries[offset] = entry._replace(lease_ms=lease_ms)
+            elif verb is Verb.UNDO:
+                self._undo(offset)
+            else:
+                self._settle(offset, {Verb.ACK: 1, Verb.NACK: 2, Verb.REJECT: 3}[verb], due_ms)
+        self._advance()
+        return outcomes
+
+    def _judge(self, verb: Verb, claim: Claim) -> Outcome:
+        entry = self.entries.get(claim.offset)
+        if claim.offset < self.start or (entry and entry.state in (ACKED, DEAD, DYING)):
+            return Outcome.DONE
+        if entry is None:
+            return Outcome.UNKNOWN
+        if entry.state is LEASED and entry.attempts == claim.attempt:
+            name = entry.member_id or ""
+            right = proof_of(MemberId(name), claim.offset, claim.attempt)
+            if not name.startswith("door:") or right != claim.proof:
+                return Outcome.UNKNOWN
+            is_refused = verb is Verb.EXTEND and not self.settings.is_renewable
+            return Outcome.FORBIDDEN if is_refused else Outcome.OK
+        is_old = entry.attempts >= claim.attempt or entry.redrives > 0
+        return Outcome.EXPIRED if is_old else Outcome.UNKNOWN
+
+    def _undo(self, offset: int) -> None:
+        entry = self.entries[offset]
+        self.entries[offset] = Entry(AVAILABLE, entry.attempts - 1, redrives=entry.redrives)
+
+    def undo(self, member_id: MemberId) -> None:
+        for offset, entry in self.entries.items():
+            if entry.state is LEASED and entry.member_id == member_id:
+                self._undo(offset)
+
+    def purge(self, end: int) -> None:
+        for offset in range(self.start, max(end, self.end)):
+            if offset >= self.end or (
+                offset < end and self.entries[offset].state in (AVAILABLE, DELAYED)
+            ):
+                self.entries[offset] = GONE
+        self.end = max(end, self.end)
+        self._advance()
 
     def pass_time(self, now_ms: int) -> None:
         for offset, entry in self.entries.items():

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import MemberId, TopicId
+from penstock.model.lease_tokens import proof_of
 from penstock.queues.commands import (
     AckBatch,
     AcquiredRange,
@@ -21,6 +22,7 @@ from penstock.queues.commands import (
 from penstock.queues.key_order import KeyOrder, has_place
 from penstock.queues.letters import Redriven
 from penstock.queues.machine import ShareMachine
+from penstock.queues.settling import Claim, Outcome, Verb, decide_settled
 from tests.unit.queues.naive_queue import (
     ACKED,
     DEAD,
@@ -32,6 +34,7 @@ from tests.unit.queues.naive_queue import (
 )
 
 MEMBERS = [MemberId(name) for name in ("ann", "bob", "cid")]
+DOOR_MEMBERS = [MemberId(name) for name in ("door:dan", "door:eve")]
 DLQ = TopicId(UUID(int=9))
 STEPS = 60
 T = TypeVar("T")
@@ -59,6 +62,11 @@ class Simulation:
             has_delays=self.maybe(0.3),
             has_key_order=self.maybe(0.4),
         )
+        self.members = MEMBERS
+        self.of_doors: list[tuple[int, Callable[[], None]]] = []
+        if self.maybe(0.5):
+            self.members = [*MEMBERS, *DOOR_MEMBERS]
+            self.of_doors = [(6, self.settle), (1, self.undo), (1, self.purge)]
         self.now_ms = 1
         self.naive = NaiveQueue(self.settings)
         self.machine = ShareMachine(start=0)
@@ -95,6 +103,7 @@ class Simulation:
             (1, self.compact),
             (1, self.restore),
             (1, self.switch_order),
+            *self.of_doors,
         ]
         self.one_of([action for weight, action in steps for _ in range(weight)])()
         self.check()
@@ -145,27 +154,29 @@ class Simulation:
         spans = [span for span in self.batches if span[1] >= read_from][:count]
         if self.must_look:
             spans = self.look(spans)
-        member_id = self.one_of(MEMBERS)
+        member_id = self.one_of(self.members)
         records_max, batch_size = self.choices.randint(1, 20), self.choices.randint(1, 12)
         is_exact = self.maybe(0.4)
+        lease_ms = self.choices.randint(50, 60) if self.of_doors and self.maybe(0.5) else 100
+        settings = replace(self.settings, lease_ms=lease_ms)
         change, acquired = self.machine.decide_acquire(
             member_id,
             spans,
             records_max=records_max,
             batch_size=batch_size,
             is_exact=is_exact,
-            settings=self.settings,
+            settings=settings,
             read_from=read_from,
         )
         self.apply(change)
         expected = self.naive.acquire(
-            member_id, spans, read_from, records_max, batch_size, is_exact
+            member_id, spans, read_from, records_max, batch_size, is_exact, lease_ms
         )
         assert list(acquired) == expected, f"got {acquired}, not {expected}"
-        self.given += [_lease(one, member_id, self.settings) for one in acquired]
+        self.given += [_lease(one, member_id, settings) for one in acquired]
 
     def acknowledge(self) -> None:
-        member_id = self.one_of(MEMBERS)
+        member_id = self.one_of(self.members)
         batches = self.some_batches(member_id)
         due_ms = self.now_ms + self.choices.randint(1, 9) if self.maybe(0.4) else 0
         expected = self.naive.acknowledge(member_id, batches, due_ms)
@@ -222,9 +233,52 @@ class Simulation:
         self.naive.expire(over)
 
     def release(self) -> None:
-        member_id = self.one_of(MEMBERS)
+        member_id = self.one_of(self.members)
         self.apply(self.machine.decide_release(member_id, self.settings))
         self.naive.release(member_id)
+
+    def settle(self) -> None:
+        """By tokens: good ones, old ones, and some that somebody made up."""
+        verb = self.one_of(list(Verb))
+        claims = [self.claim() for _ in range(self.choices.randint(1, 6))]
+        claims += claims[:1] if self.maybe(0.2) else []
+        lease_ms = self.choices.randint(50, 60)
+        due_ms = self.now_ms + self.choices.randint(1, 9) if self.maybe(0.4) else 0
+        settled = decide_settled(
+            self.machine,
+            verb,
+            claims,
+            self.settings,
+            lease_ms=lease_ms,
+            due_after=lambda _: due_ms,
+        )
+        expected = self.naive.settle(verb, claims, lease_ms, due_ms)
+        assert list(settled.outcomes) == expected, f"{claims}: {settled.outcomes}, not {expected}"
+        is_extending = verb is Verb.EXTEND and Outcome.OK in expected
+        assert bool(settled.extended) == is_extending
+        self.apply(settled.change)
+
+    def claim(self) -> Claim:
+        if not self.given or self.maybe(0.1):
+            offset = self.choices.randint(max(0, self.naive.start - 2), self.naive.end + 2)
+            lease = Range(offset, offset, LEASED, self.choices.randint(0, 3), DOOR_MEMBERS[0])
+        else:
+            lease = self.given[-self.choices.randint(1, min(len(self.given), 6))]
+        offset = self.choices.randint(lease.first, lease.last)
+        assert lease.member_id is not None
+        member_id = self.one_of(self.members) if self.maybe(0.1) else lease.member_id
+        attempt = lease.attempts + (1 if self.maybe(0.05) else 0)
+        return Claim(offset, attempt, proof_of(member_id, offset, attempt))
+
+    def undo(self) -> None:
+        member_id = self.one_of(self.members)
+        self.apply(self.machine.decide_undone(member_id, self.settings))
+        self.naive.undo(member_id)
+
+    def purge(self) -> None:
+        end = self.choices.randint(self.naive.start, max(self.naive.start, self.log_end))
+        self.apply(self.machine.decide_purged(end, self.settings))
+        self.naive.purge(end)
 
     def pass_time(self) -> None:
         self.now_ms += self.choices.randint(0, 6)

@@ -7,16 +7,18 @@ from typing import Any
 import pytest
 
 from penstock.model.errors import Refused
-from penstock.queues import delivery, key_order, machine, ranges, transitions
+from penstock.queues import delivery, key_order, machine, ranges, settling, transitions
 from penstock.queues.commands import Change, Death, Range, RecordState, ShareSettings
 from penstock.queues.delivery import Delivery
 from penstock.queues.key_order import KeyOrder
 from penstock.queues.machine import ShareMachine
 from penstock.queues.ranges import RangeMap
+from penstock.queues.settling import Claim, Outcome
 from penstock.queues.transitions import Event
 from tests.unit.queues.simulation import check_seed
 
-SEEDS_MAX = 100
+# As many as test_model.py runs.
+SEEDS_MAX = 200
 
 MUTATIONS: dict[str, list[tuple[object, str, Any]]] = {}
 
@@ -30,7 +32,8 @@ def mutation(name: str, *places: tuple[object, str]) -> Callable[[Any], Any]:
 
 
 _after = transitions.after
-_AFTER = ((machine, "after"), (delivery, "after"))
+_AFTER = ((machine, "after"), (delivery, "after"), (settling, "after"))
+_decide_acquire = ShareMachine.decide_acquire
 
 
 _FOREVER = ShareSettings(delivery_attempts_max=1000)
@@ -107,7 +110,8 @@ def wrong_death(before: Range, event: Event, settings: ShareSettings) -> Range |
 @mutation("a record that is given back for later is there at once", *_AFTER)
 @_except
 def not_postponed(before: Range, event: Event, settings: ShareSettings) -> Range | None:
-    return _after(before, Event.RELEASE, settings) if event is Event.POSTPONE else None
+    is_given_back = event is Event.POSTPONE and before.state is RecordState.LEASED
+    return _after(before, Event.RELEASE, settings) if is_given_back else None
 
 
 @mutation("a delayed record is due too early", (RangeMap, "due"))
@@ -312,6 +316,47 @@ def held_by_ghosts(*_: object) -> list[int]:
 
 def freeing(name: str, states: set[RecordState]) -> None:
     MUTATIONS[name] = [(key_order, "FREEING", frozenset(states))]
+
+
+# Tokens
+
+_judged = settling._judged
+
+
+@mutation("a token is good for every attempt", (settling, "_judged"))
+def token_of_any_attempt(claim: Claim, found: Range | None, of: ShareMachine) -> Outcome:
+    is_leased = found is not None and found.state is RecordState.LEASED
+    if found is not None and is_leased and found.attempts > claim.attempt:
+        return Outcome.OK
+    return _judged(claim, found, of)
+
+
+@mutation("a token is good for any record of its poll", (settling, "is_proven"))
+def any_record(*_: object) -> bool:
+    return True
+
+
+@mutation("leases of members can be settled by tokens", (settling, "is_door_member"))
+def any_member(_: object) -> bool:
+    return True
+
+
+@mutation("a delivery that was undone counts", *_AFTER)
+@_except
+def undone_counts(before: Range, event: Event, settings: ShareSettings) -> Range | None:
+    return _after(before, Event.CLOSE, settings) if event is Event.UNDO else None
+
+
+@mutation("a purge takes what others have", (ShareMachine, "decide_purged"))
+def purges_all(self: ShareMachine, end: int, settings: ShareSettings) -> Change:
+    last = max(end, self.end) - 1
+    gone = [Range(self.start, last, RecordState.ACKED, 0)] if last >= self.start else []
+    return self.change_of(gone)
+
+
+@mutation("a poll's lease has the group's time", (ShareMachine, "decide_acquire"))
+def one_time_for_all(self: ShareMachine, *args: Any, settings: ShareSettings, **kwargs: Any) -> Any:
+    return _decide_acquire(self, *args, settings=replace(settings, lease_ms=100), **kwargs)
 
 
 _FREEING = {RecordState.ACKED, RecordState.DYING, RecordState.DEAD}

@@ -70,8 +70,8 @@ class Publish(Call[Published]):
     partition: int
     batch: bytes
     wait_s: float
-    # Refused with OFFSET_NOT_EXPECTED if the batch can't get exactly this one.
-    expected_offset: int | None = None
+    # The offset that it must get, or it is refused with OFFSET_NOT_EXPECTED; -1 takes any.
+    expected: int = -1
 
 
 class Batches(Answer):

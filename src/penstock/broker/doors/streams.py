@@ -55,7 +55,7 @@ async def identify(desk: Desk, _: calls.Identify) -> calls.ProducerIdentity:
 async def publish(desk: Desk, call: calls.Publish) -> calls.Published:
     deadline = desk.services.clock.monotonic() + call.wait_s
     base_offset = await desk.services.forwarding.publish(
-        TopicId(call.topic_id), call.partition, call.batch, deadline, call.expected_offset
+        TopicId(call.topic_id), call.partition, call.batch, deadline, call.expected
     )
     return calls.Published(base_offset=base_offset)
 

@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from penstock.frontdoor.http.limits import RECORDS_PER_REQUEST_MAX
 from penstock.frontdoor.http.problems import ProblemDocument as ProblemDocument
 from penstock.frontdoor.remote.locks import LEASE_MS, WAIT_MS_MAX
+from penstock.model.delivery_headers import DELAY_MS_MAX
 from penstock.model.limits import LOCK_LEASE_MS_MAX, LOCK_LEASE_MS_MIN, LOCK_OWNER_LENGTH_MAX
 
 Encoding = Literal["json", "text", "base64"]
@@ -32,7 +33,9 @@ class NewRecord(Struct, forbid_unknown_fields=True):
     """A record to be written. `encoding` says how `value` becomes bytes: "json" stores any JSON
     value as compact JSON text, "text" stores a string as UTF-8, "base64" the bytes that a string
     stands for. `null` and a missing value are stored as no value (a tombstone). `key_encoding` does
-    the same for `key`, and is "text" by default."""
+    the same for `key`, and is "text" by default. Queues whose group has penstock.queue.delay.enable
+    deliver a record `delay_ms` after its timestamp, or at `deliver_at`: milliseconds since 1970, or
+    a time as in RFC 3339."""
 
     value: Raw = msgspec.field(default_factory=_null)
     key: Raw = msgspec.field(default_factory=_null)
@@ -41,6 +44,8 @@ class NewRecord(Struct, forbid_unknown_fields=True):
     timestamp: Milliseconds | None = None
     encoding: Encoding = "json"
     key_encoding: Encoding = "text"
+    delay_ms: Annotated[int, Meta(ge=0, le=DELAY_MS_MAX)] | None = None
+    deliver_at: Milliseconds | Annotated[str, Meta(max_length=100)] | None = None
 
 
 class NewRecords(Struct, forbid_unknown_fields=True):

@@ -25,8 +25,15 @@ from penstock.frontdoor.http.requests import (
     json_answer,
 )
 from penstock.frontdoor.http.routes import Parameter, Route
-from penstock.frontdoor.http.values import compact, header_pairs, key_bytes, value_bytes
+from penstock.frontdoor.http.values import (
+    compact,
+    delivery_headers,
+    header_pairs,
+    key_bytes,
+    value_bytes,
+)
 from penstock.frontdoor.remote.writing import Outcome, Wanted
+from penstock.model.delivery_headers import DELAY_MS_MAX
 from penstock.model.errors import Reason, Refused
 from penstock.records.rows import Row
 
@@ -34,7 +41,9 @@ KEY_HEADER: Final = "idempotency-key"
 MULTI_STATUS: Final = 207
 
 # Parameters that say of one record what else would be in its JSON.
-_OF_ONE_RECORD: Final = ("key", "partition", "timestamp", "header")
+_OF_ONE_RECORD: Final = ("key", "partition", "timestamp", "header", "delay_ms", "deliver_at")
+
+_NOT_OF_MANY: Final = tuple(name for name in _OF_ONE_RECORD if name != "partition")
 
 _BATCH: Final = msgspec.json.Decoder(NewRecords)
 _LINE: Final = msgspec.json.Decoder(NewRecord)
@@ -67,7 +76,7 @@ def _records(request: Request, body: bytes, now_ms: int) -> list[Wanted]:
     if read is None and cloud_events.is_binary(request):
         read = cloud_events.binary
     if read is not None:
-        _refuse_parameters(request, ("lines", "key", "timestamp", "header"), "CloudEvents")
+        _refuse_parameters(request, ("lines", *_NOT_OF_MANY), "CloudEvents")
         return [(row, _partition(request)) for row in read(request, body, now_ms)]
     if content_type == JSON_TYPE:
         _refuse_parameters(request, ("lines", *_OF_ONE_RECORD), "records in JSON")
@@ -82,6 +91,9 @@ def _rows(records: Sequence[NewRecord], now_ms: int) -> list[Wanted]:
     wanted: list[Wanted] = []
     for index, each in enumerate(records):
         headers = header_pairs(each.headers, index) if each.headers else ()
+        if each.delay_ms is not None or each.deliver_at is not None:
+            later = delivery_headers(each.delay_ms, each.deliver_at, f"Record {index}")
+            headers = [*headers, *later]
         timestamp = each.timestamp
         row = Row(
             key_bytes(each, index),
@@ -100,7 +112,7 @@ def _lines(request: Request, body: bytes, now_ms: int) -> list[Wanted]:
         records = _decode_lines(_LINE.decode_lines, body)
         _check_count(len(records))
         return _rows(records, now_ms)
-    _refuse_parameters(request, ("key", "timestamp", "header"), "lines that are values")
+    _refuse_parameters(request, _NOT_OF_MANY, "lines that are values")
     values = _decode_lines(_VALUE_LINE.decode_lines, body)
     _check_count(len(values))
     partition = _partition(request)
@@ -142,12 +154,15 @@ def _check_count(count: int) -> None:
 def _single(request: Request, body: bytes, now_ms: int) -> Wanted:
     """The body is the value; what else a record has is in the query."""
     key = request.text("key")
-    headers = []
+    headers: list[tuple[str, bytes | None]] = []
     for given in request.query.get("header", ()):
         name, colon, value = given.partition(":")
         if not colon:
             raise Problem(400, f"The header {given[:100]!r} must be NAME:VALUE.")
         headers.append((name, value.encode()))
+    delay_ms = request.number("delay_ms", -1, 0, DELAY_MS_MAX)
+    deliver_at = request.text("deliver_at")
+    headers += delivery_headers(None if delay_ms < 0 else delay_ms, deliver_at, "The record")
     timestamp = request.number("timestamp", now_ms, 0, 2**53)
     if request.content_type == TEXT_TYPE:
         try:
@@ -234,6 +249,17 @@ ROUTES = (
                 name="header",
                 help="NAME:VALUE, a header of a record whose body is its value; may repeat.",
                 schema={"type": "array", "items": {"type": "string", "pattern": "^[^:]*:"}},
+            ),
+            Parameter(
+                name="delay_ms",
+                help="How long after its timestamp queues deliver it, if the body is its value.",
+                schema={"type": "integer", "minimum": 0, "maximum": DELAY_MS_MAX},
+            ),
+            Parameter(
+                name="deliver_at",
+                help="When queues deliver a record whose body is its value: milliseconds since "
+                "1970, or a time as in RFC 3339.",
+                schema={"type": "string", "maxLength": 100},
             ),
             Parameter(
                 name="Idempotency-Key",

@@ -12,6 +12,7 @@ from penstock.frontdoor.http.limits import JSON_DEPTH_MAX
 from penstock.frontdoor.http.messages import Encoding, Header, NewRecord
 from penstock.frontdoor.http.problems import Problem
 from penstock.frontdoor.http.requests import too_deep
+from penstock.model.delivery_headers import DELIVER_AFTER, DELIVER_AT, moment_ms
 from penstock.records.rows import Headers
 
 _NULL: Final = b"null"
@@ -92,6 +93,21 @@ def header_pairs(headers: "dict[str, str | None] | list[Header]", index: int) ->
             (name, None if value is None else value.encode()) for name, value in headers.items()
         ]
     return [(each.name, _header_value(each, index)) for each in headers]
+
+
+def delivery_headers(delay_ms: int | None, deliver_at: int | str | None, what: str) -> Headers:
+    """What tells queues to deliver a record later."""
+    if delay_ms is not None and deliver_at is not None:
+        raise Problem(400, f"{what} has both delay_ms and deliver_at: give one of them.")
+    if delay_ms is not None:
+        return [(DELIVER_AFTER, str(delay_ms).encode())]
+    if deliver_at is None:
+        return []
+    text = str(deliver_at)
+    if isinstance(deliver_at, str) and not text.isdigit() and moment_ms(text) is None:
+        detail = f"{what} is to be delivered at {text!r}, which is neither milliseconds since 1970"
+        raise Problem(400, f"{detail} nor a time with an offset as in RFC 3339.")
+    return [(DELIVER_AT, text.encode())]
 
 
 def _header_value(header: Header, index: int) -> bytes | None:

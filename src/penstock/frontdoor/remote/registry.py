@@ -34,9 +34,10 @@ from penstock.registry.state import State
 # One partition, since its order decides; compacted, since only the last word of each key counts.
 TOPIC_SETTINGS: Final = {"cleanup.policy": "compact"}
 REPLICATION_FACTOR_MAX: Final = 3
-# How long a change may take, with all its attempts, and how often others may be faster.
+# How long a change may take, with all its attempts.
 CHANGE_S_MAX: Final = 30.0
-ATTEMPTS_MAX: Final = 50
+# How long it waits for the record of another node that was faster; it may never be committed.
+NEWS_S_MAX: Final = 0.5
 # Records that are read at a time.
 READ_RECORDS_MAX: Final = 5_000
 
@@ -180,7 +181,7 @@ class Registry:
     async def _changed(self, decide: Callable[[State], Change | Deciding[Change]]) -> Any:
         topic = await self._topic(may_create=True)
         assert topic is not None
-        for _ in range(ATTEMPTS_MAX):
+        while True:
             await self.refresh()
             state = self.state
             expected = state.next_offset
@@ -191,8 +192,8 @@ class Registry:
             if await self._write(topic, change.entries, expected):
                 self._note(state, change.entries, expected)
                 return change.answer
-        message = "Too many others write at the same time; try again."
-        raise RegistryError(TIMED_OUT, message)
+            # Who was faster is not committed yet, perhaps.
+            await self._reader.read(topic, 0, expected, records_max=1, wait_s=NEWS_S_MAX)
 
     async def _write(self, topic: TopicInfo, entries: list[Entry], expected: int) -> bool:
         """Whether the records are written; not if their place is taken."""
@@ -211,7 +212,7 @@ class Registry:
             partition=0,
             batch=batch,
             wait_s=CHANGE_S_MAX,
-            expected_offset=expected,
+            expected=expected,
         )
         try:
             await self._broker.ask(call, CHANGE_S_MAX)

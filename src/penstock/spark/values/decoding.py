@@ -53,7 +53,9 @@ def decode(
     `"avro"`: by `schema`, the writer's schema: JSON text, or the path of a file that holds it.
     The types are those of Spark's `from_avro`. Bytes left over after the value can't be decoded.
     Option `framing="confluent"` skips the five bytes that a schema registry's serialisers put
-    first.
+    first. Options `registry`, the address of a schema registry, and `subject` use them instead:
+    each value is read by the schema whose id it begins with, and brought to the newest schema of
+    the subject when the query is planned, or to `schema`.
 
     `"protobuf"`: `schema` is a generated class, or a descriptor set (bytes, or the path of a file
     that `protoc --include_imports --descriptor_set_out` made) together with
@@ -61,7 +63,8 @@ def decode(
     are null when unset, others have their default. Enums are STRING, uint32 is BIGINT, uint64 is
     DECIMAL(20,0), a Timestamp is a TIMESTAMP, a Duration an INTERVAL DAY TO SECOND, a wrapper
     such as Int32Value its value, Struct and its like JSON as a STRING; a message without fields
-    is left out. Option `framing="confluent"` as above.
+    is left out. Option `framing="confluent"` as above; with `registry` and `subject`, the newest
+    schema of the subject takes the place of `schema`, and `message` is its first one by default.
     """
     chosen = FORMATS.get(format)
     if chosen is None:
@@ -102,8 +105,14 @@ def _avro(
     from penstock.columns.values.avro.schema import schema_text
 
     framed = _framed(options)
+    registry, subject = _registry(options)
     _refuse_others("avro", options)
     require_binary(df, column, "Avro")
+    if registry is not None:
+        from penstock.client.registered_values import avro_format
+
+        text = None if schema is None else schema_text(schema)
+        return with_decoded(df, quoted(column), avro_format(registry, subject, text), into, error)
     wanted = AvroFormat(schema=schema_text(schema), header=FRAME_BYTES if framed else 0)
     return with_decoded(df, quoted(column), wanted, into, error)
 
@@ -115,9 +124,18 @@ def _protobuf(
     from penstock.columns.values.protobuf.sources import message_source
 
     framed = _framed(options)
+    registry, subject = _registry(options)
     message = options.pop("message", None)
     _refuse_others("protobuf", options)
     require_binary(df, column, "Protobuf")
+    if registry is not None:
+        from penstock.client.registered_values import protobuf_format
+
+        if schema is not None:
+            raise DecodeRefused("Protobuf takes a schema or a registry, not both.")
+        name = None if message is None else str(message)
+        found = protobuf_format(registry, subject, name)
+        return with_decoded(df, quoted(column), found, into, error)
     source = message_source(schema, None if message is None else str(message))
     wanted = ProtobufFormat(source=source, framed=framed)
     return with_decoded(df, quoted(column), wanted, into, error)
@@ -132,6 +150,17 @@ def _framed(options: dict[str, object]) -> bool:
     if framing not in FRAMINGS:
         raise DecodeRefused(f"The framing {framing!r} is unknown; there is: 'confluent'.")
     return framing is not None
+
+
+def _registry(options: dict[str, object]) -> tuple[str | None, str | None]:
+    """The address of a registry, and a subject in it."""
+    registry, subject = options.pop("registry", None), options.pop("subject", None)
+    if registry is None and subject is not None:
+        raise DecodeRefused("A subject needs registry=, as in 'http://127.0.0.1:9094'.")
+    return (
+        None if registry is None else str(registry),
+        None if subject is None else str(subject),
+    )
 
 
 def _refuse_others(name_of_format: str, options: dict[str, object]) -> None:

@@ -79,6 +79,29 @@ async def test_headers_and_times_are_kept() -> None:
     assert second.timestamp_ms == 77
 
 
+async def test_a_record_can_be_delivered_later() -> None:
+    client = Client()
+    client.fake.topic("t")
+    records = [
+        {"value": 1, "delay_ms": 500, "headers": {"a": "b"}},
+        {"value": 2, "deliver_at": 1_900_000_000_000},
+        {"value": 3, "deliver_at": "2030-01-01T00:00:00Z"},
+    ]
+    assert (await client.post({"records": records})).status == 200
+    binary = {"content-type": "application/octet-stream"}
+    target = "/v1/topics/t/records?delay_ms=7"
+    assert (await client.ask("POST", target, b"x", binary)).status == 200
+    assert [record.headers for record in client.fake.records("t")] == [
+        (("a", b"b"), ("penstock.deliver.after", b"500")),
+        (("penstock.deliver.at", b"1900000000000"),),
+        (("penstock.deliver.at", b"2030-01-01T00:00:00Z"),),
+        (("penstock.deliver.after", b"7"),),
+    ]
+    for wrong in ({"delay_ms": 1, "deliver_at": 2}, {"deliver_at": "soon"}, {"delay_ms": -1}):
+        answer = await client.post({"records": [{"value": 1, **wrong}]})
+        assert answer.status == 400, answer.body
+
+
 async def test_keys_go_where_kafka_puts_them_and_partitions_where_they_say() -> None:
     client = Client()
     client.fake.topic("wide", partitions=7)

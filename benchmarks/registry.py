@@ -1,0 +1,99 @@
+"""The schema registry: how long it loads, what it takes, and how fast it answers."""
+
+import http.client
+import json
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from benchmarks.figures import Figure
+from benchmarks.modes import Mode
+from benchmarks.probe import rss_megabytes
+from penstock.client.child_broker import ChildBroker
+
+SCHEMAS = 10_000
+FIELDS = 10
+TOPIC = "_schemas"
+TIMEOUT_S = 60.0
+HEADERS = {"content-type": "application/vnd.schemaregistry.v1+json"}
+
+
+def run(mode: Mode, folder: Path) -> Iterator[Figure]:
+    seed = random.Random(7)
+    with ChildBroker(folder / "data") as broker:
+        fill(broker.bootstrap)
+        client = http.client.HTTPConnection(broker.http, timeout=TIMEOUT_S)
+        ask(client, "GET", "/health/ready")
+        (door,) = psutil.Process(broker.pid).children()
+        before = rss_megabytes(door.pid)
+        started = time.monotonic()
+        ask(client, "GET", f"/schemas/ids/{SCHEMAS}")
+        yield figure("load 10,000 schemas", time.monotonic() - started, "s", at_most=3)
+        yield figure(
+            "memory that 10,000 schemas add", rss_megabytes(door.pid) - before, "MB", at_most=100
+        )
+        count = int(1_000 * mode.http_seconds)
+        ids = [seed.randint(1, SCHEMAS) for _ in range(count)]
+        # In turns with a request that asks for nothing: what both take is the machine's.
+        took, floor = [], []
+        for each in ids:
+            took.append(timed(client, "GET", f"/schemas/ids/{each}"))
+            floor.append(timed(client, "GET", "/schemas/types"))
+        took.sort()
+        floor.sort()
+        yield figure("look-up by id, p50", 1_000 * took[len(took) // 2], "ms")
+        yield figure("look-up by id, p99", 1_000 * took[len(took) * 99 // 100], "ms", at_most=2)
+        yield figure("a request for nothing, p99", 1_000 * floor[len(floor) * 99 // 100], "ms")
+        yield figure("look-ups by id, one connection", len(took) / sum(took), "requests/s")
+        took = sorted(
+            timed(client, "GET", f"/subjects/subject-{each}/versions/latest") for each in ids[:500]
+        )
+        yield figure("latest version, p99", 1_000 * took[len(took) * 99 // 100], "ms")
+        took = sorted(
+            timed(client, "POST", f"/subjects/new-{each}/versions", {"schema": schema(-each)})
+            for each in range(1, 201)
+        )
+        yield figure("register, p99", 1_000 * took[len(took) * 99 // 100], "ms")
+
+
+def schema(number: int) -> str:
+    fields = [{"name": f"field_{each}", "type": ["null", "string"]} for each in range(FIELDS)]
+    name = f"Record{number}".replace("-", "_")
+    return json.dumps({"type": "record", "name": name, "namespace": "bench", "fields": fields})
+
+
+def fill(bootstrap: str) -> None:
+    """As a registry that was used for years: the records are in its topic."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    topic = NewTopic(TOPIC, 1, config={"cleanup.policy": "compact"})
+    admin.create_topics([topic])[TOPIC].result(TIMEOUT_S)
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50})
+    for number in range(1, SCHEMAS + 1):
+        place = {"subject": f"subject-{number}", "version": 1}
+        key = {"keytype": "SCHEMA", **place, "magic": 1}
+        value = {**place, "id": number, "schema": schema(number), "deleted": False}
+        producer.produce(TOPIC, json.dumps(value), json.dumps(key))
+    assert producer.flush(TIMEOUT_S) == 0
+
+
+def timed(client: http.client.HTTPConnection, method: str, path: str, body: object = None) -> float:
+    started = time.monotonic()
+    ask(client, method, path, body)
+    return time.monotonic() - started
+
+
+def ask(client: http.client.HTTPConnection, method: str, path: str, body: object = None) -> bytes:
+    client.request(method, path, None if body is None else json.dumps(body), HEADERS)
+    answer = client.getresponse()
+    content = answer.read()
+    assert answer.status == 200, content
+    return content
+
+
+def figure(name: str, value: float, unit: str, at_most: float | None = None) -> Figure:
+    return Figure(workload="registry", name=name, value=value, unit=unit, at_most=at_most)

@@ -1,0 +1,338 @@
+"""`penstock queue poll` and its companions: single messages of a queue, by their lease tokens.
+
+They speak to the HTTP door of a node, as any script can (docs/how-to/use-queues-with-curl.md).
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+
+from penstock.cli.durations import DURATION
+from penstock.cli.failures import CommandFailed
+from penstock.cli.options import client_options
+from penstock.cli.output import counted, print_json, print_table
+from penstock.cli.progress import progress
+
+# Where tokens are taken from instead of the command line.
+STDIN = "-"
+# Of one request.
+TOKENS_MAX = 1_000
+MESSAGES_MAX = 1_000
+WAIT_S_MAX = 30.0
+_COUNTS = ("ready", "leased", "delayed", "blocked", "dying", "dead", "redriven")
+
+_group = click.argument("name", metavar="GROUP")
+_topic = click.argument("topic", metavar="TOPIC")
+_tokens = click.argument("tokens", nargs=-1, required=True, metavar="TOKEN...")
+
+
+@click.command()
+@_group
+@_topic
+@click.option(
+    "--max", "-n", "count_max", type=click.IntRange(1, MESSAGES_MAX), default=1, show_default=True,
+    metavar="N", help="The most messages.",
+)  # fmt: skip
+@click.option(
+    "--lease", "lease_ms", type=DURATION, metavar="DURATION",
+    help="How long the messages are leased, from 1s to 12h; the queue's setting by default.",
+)  # fmt: skip
+@click.option(
+    "--wait", "wait_s", type=click.FloatRange(0, WAIT_S_MAX), default=0.0, show_default=True,
+    metavar="SECONDS", help="How long to wait for the first message.",
+)  # fmt: skip
+@client_options
+def poll(
+    name: str,
+    topic: str,
+    count_max: int,
+    lease_ms: int | None,
+    wait_s: float,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Lease messages of TOPIC, each with a token to ack it.
+
+    The group needs no consumers, and a new queue begins with the earliest record. A message whose
+    lease ends without an ack is delivered again.
+    """
+    body: dict[str, object] = {"limit": count_max, "wait_ms": int(wait_s * 1000)}
+    if lease_ms is not None:
+        body["lease_ms"] = lease_ms
+    found = _ask(bootstrap, timeout_s, "POST", name, topic, "poll", body=body, wait_s=wait_s)
+    _print_messages(found["messages"], ("token",), as_json)
+
+
+@click.command()
+@_group
+@_topic
+@click.option(
+    "--max", "-n", "count_max", type=click.IntRange(1, MESSAGES_MAX), default=10,
+    show_default=True, metavar="N", help="The most messages.",
+)  # fmt: skip
+@client_options
+def peek(
+    name: str, topic: str, count_max: int, bootstrap: str, timeout_s: float, as_json: bool
+) -> None:
+    """Show what would be delivered next, without leasing it."""
+    found = _ask(bootstrap, timeout_s, "GET", name, topic, "peek", query=f"limit={count_max}")
+    _print_messages(found["messages"], (), as_json)
+
+
+def _print_messages(messages: Sequence[dict[str, Any]], more: Sequence[str], as_json: bool) -> None:
+    if as_json:
+        print_json(messages)
+        return
+    columns = ("partition", "offset", "attempt", "key", "value", *more)
+    rows = [[_shown(each[column]) for column in columns] for each in messages]
+    print_table(columns, rows)
+
+
+def _shown(content: object) -> str | int | None:
+    if content is None or isinstance(content, str | int):
+        return content
+    return json.dumps(content, ensure_ascii=False)
+
+
+# Tokens
+
+
+@click.command()
+@_group
+@_topic
+@_tokens
+@client_options
+def ack(
+    name: str,
+    topic: str,
+    tokens: tuple[str, ...],
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Say that messages are done with.
+
+    A TOKEN of - stands for those in the lines of standard input.
+    """
+    _settle(bootstrap, timeout_s, name, topic, "ack", tokens, {}, as_json)
+
+
+@click.command()
+@_group
+@_topic
+@_tokens
+@click.option(
+    "--delay", "delay_ms", type=DURATION, metavar="DURATION",
+    help="How long until they are tried again, at most 24h; the queue's backoff by default.",
+)  # fmt: skip
+@client_options
+def nack(
+    name: str,
+    topic: str,
+    tokens: tuple[str, ...],
+    delay_ms: int | None,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Give messages back, to be tried again.
+
+    A TOKEN of - stands for those in the lines of standard input.
+    """
+    body = {} if delay_ms is None else {"delay_ms": delay_ms}
+    _settle(bootstrap, timeout_s, name, topic, "nack", tokens, body, as_json)
+
+
+@click.command()
+@_group
+@_topic
+@_tokens
+@click.option(
+    "--lease", "lease_ms", type=DURATION, metavar="DURATION",
+    help="How long the leases last from now on, from 1s to 12h; the queue's setting by default.",
+)  # fmt: skip
+@client_options
+def extend(
+    name: str,
+    topic: str,
+    tokens: tuple[str, ...],
+    lease_ms: int | None,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Begin the leases of messages again.
+
+    A TOKEN of - stands for those in the lines of standard input.
+    """
+    body = {} if lease_ms is None else {"lease_ms": lease_ms}
+    _settle(bootstrap, timeout_s, name, topic, "extend", tokens, body, as_json)
+
+
+@click.command()
+@_group
+@_topic
+@_tokens
+@client_options
+def reject(
+    name: str,
+    topic: str,
+    tokens: tuple[str, ...],
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Give messages up: they go to the dead-letter topic, if the queue has one.
+
+    A TOKEN of - stands for those in the lines of standard input.
+    """
+    _settle(bootstrap, timeout_s, name, topic, "reject", tokens, {}, as_json)
+
+
+def _settle(
+    bootstrap: str,
+    timeout_s: float,
+    name: str,
+    topic: str,
+    verb: str,
+    tokens: Sequence[str],
+    body: dict[str, Any],
+    as_json: bool,
+) -> None:
+    from penstock.client.cluster_door import DoorRefused
+
+    results: list[dict[str, Any]] = []
+    for some in _in_parts(list(_all_tokens(tokens))):
+        asked = {**body, "tokens": some}
+        try:
+            found = _ask(bootstrap, timeout_s, "POST", name, topic, verb, body=asked)
+        except DoorRefused as refused:
+            if "results" not in refused.document:
+                raise
+            found = refused.document
+        results += found["results"]
+    good = sum(each["outcome"] == "ok" for each in results)
+    if as_json:
+        print_json(results)
+    else:
+        click.echo(f"{verb}: {counted(good, 'message')} of {len(results):,}")
+    if good < len(results):
+        bad = next(each for each in results if each["outcome"] != "ok")
+        more = f" ({len(results) - good} tokens failed)" if len(results) - good > 1 else ""
+        raise CommandFailed(f"{bad['token']}: {bad['detail']}{more}")
+
+
+def _all_tokens(given: Iterable[str]) -> Iterable[str]:
+    for token in given:
+        if token == STDIN:
+            yield from (line.strip() for line in sys.stdin if line.strip())
+        else:
+            yield token
+
+
+def _in_parts(tokens: list[str]) -> Iterable[list[str]]:
+    for begin in range(0, len(tokens), TOKENS_MAX):
+        yield tokens[begin : begin + TOKENS_MAX]
+
+
+# The queue as a whole
+
+
+@click.command()
+@_group
+@_topic
+@client_options
+def stats(name: str, topic: str, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Show how many messages of TOPIC are ready, leased, delayed and dead."""
+    found = _ask(bootstrap, timeout_s, "GET", name, topic)
+    if as_json:
+        print_json(found)
+        return
+    age_ms = found["oldest_age_ms"]
+    age = "" if age_ms is None else f", the oldest message is {age_ms / 1000:.1f} s old"
+    click.echo(f"Queue {name} of {topic}{' is paused' if found['paused'] else ''}{age}")
+    rows = [
+        (each["partition"], *(each[count] for count in _COUNTS)) for each in found["partitions"]
+    ]
+    print_table(("partition", *_COUNTS), rows)
+
+
+@click.command()
+@_group
+@_topic
+@click.option("--yes", is_flag=True, help="Do not ask before messages are dropped.")
+@client_options
+def purge(
+    name: str, topic: str, yes: bool, bootstrap: str, timeout_s: float, as_json: bool
+) -> None:
+    """Drop all messages of TOPIC that are ready, delayed or blocked.
+
+    What is leased stays with who has it, and the records stay in the topic for other readers.
+    """
+    found = _ask(bootstrap, timeout_s, "GET", name, topic)
+    waiting = found["ready"] + found["delayed"] + found["blocked"]
+    if waiting and not yes:
+        click.confirm(f"Drop {counted(waiting, 'message')} of {topic}", abort=True, err=True)
+    count = 0
+    partitions = [each["partition"] for each in found["partitions"]]
+    with progress(f"Purging {topic}", len(partitions), shown=not as_json) as advance:
+        for partition in partitions:
+            body = {"partitions": [partition]}
+            done = _ask(bootstrap, timeout_s, "POST", name, topic, "purge", body=body)
+            count += done["purged"]
+            advance(1)
+    if as_json:
+        print_json({"purged": count})
+    else:
+        click.echo(f"{counted(count, 'message')} of {topic} dropped from {name}")
+
+
+@click.command()
+@_group
+@_topic
+@client_options
+def pause(name: str, topic: str, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Deliver nothing of TOPIC to the group for now."""
+    _ask(bootstrap, timeout_s, "POST", name, topic, "pause", body={})
+    _report(name, topic, "paused", as_json)
+
+
+@click.command()
+@_group
+@_topic
+@client_options
+def resume(name: str, topic: str, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Deliver TOPIC to the group again."""
+    _ask(bootstrap, timeout_s, "POST", name, topic, "resume", body={})
+    _report(name, topic, "resumed", as_json)
+
+
+def _report(name: str, topic: str, word: str, as_json: bool) -> None:
+    if as_json:
+        print_json({"group": name, "topic": topic, "paused": word == "paused"})
+    else:
+        click.echo(f"Queue {name} of {topic} is {word}")
+
+
+def _ask(
+    bootstrap: str,
+    timeout_s: float,
+    method: str,
+    group: str,
+    topic: str,
+    *more: str,
+    body: object = None,
+    query: str = "",
+    wait_s: float = 0.0,
+) -> Any:
+    from penstock.client.cluster_door import ClusterDoor
+
+    door = ClusterDoor(bootstrap, timeout_s=timeout_s)
+    return door.ask(method, "queues", topic, group, *more, body=body, query=query, wait_s=wait_s)
+
+
+COMMANDS = (poll, peek, ack, nack, extend, reject, stats, purge, pause, resume)
