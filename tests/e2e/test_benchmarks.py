@@ -11,6 +11,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from benchmarks import door_peers
 from benchmarks.__main__ import ALL_WORKLOADS
 from benchmarks.figures import Figure
 from benchmarks.latency import percentile
@@ -110,7 +111,11 @@ PROMISED_AT_LEAST = {
     ("grpc", "Subscribe of 100 B"): 100_000,
     ("http", "one record a request"): 2_500,
     ("http", "NDJSON of 100 B"): 150_000,
+    ("http", "Arrow of 100 B"): 500_000,
 }
+for peer in {"JetStream", "Redis"} - door_peers.missing().keys():
+    PROMISED_AT_LEAST["http", f"one record a request, times {peer}"] = 1
+    PROMISED_AT_LEAST["http", f"batches of 100 B, times {peer}"] = 2
 LATENCY = ("many-partitions", "steady-load")
 if shutil.which("mvn") is not None:
     # Without Maven there are no jars of Spark's own connector, and the report says so instead.
