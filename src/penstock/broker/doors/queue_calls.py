@@ -141,6 +141,8 @@ class QueuePartition(Answer):
     redriven: int
     # When the oldest record that can be delivered was written, by its batch; -1 if there is none.
     oldest_ms: int
+    # Too old to be delivered, since the leader opened the queue.
+    expired: int = 0
 
 
 class QueueState(Answer):

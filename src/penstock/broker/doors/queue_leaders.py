@@ -269,6 +269,7 @@ async def _stat(queues: Queues, queue: LedQueue) -> queue_calls.QueuePartition:
         dead=machine.letters.sent_count,
         redriven=machine.letters.redriven_count,
         oldest_ms=oldest_ms,
+        expired=queue.expired_count,
     )
 
 
