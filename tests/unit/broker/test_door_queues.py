@@ -239,6 +239,8 @@ async def test_a_queue_is_looked_at_without_leasing(tmp_path: Path) -> None:
         with pytest.raises(Refused) as caught:
             await rig.queueing.peek(TOPIC, G, records_max=5)
         assert caught.value.reason is Reason.GROUP_ID_NOT_FOUND
+        with pytest.raises(Refused, match="Nobody has polled topic jobs for group 'workers' yet"):
+            await rig.queueing.stats(TOPIC, G)
         (one,) = await rig.poll(1)
         peeked = await rig.queueing.peek(TOPIC, G, records_max=5)
         assert [(each.record.value, each.attempt) for each in peeked] == [(b"b", 0), (b"c", 0)]
@@ -254,6 +256,16 @@ async def test_a_queue_is_looked_at_without_leasing(tmp_path: Path) -> None:
         assert (second.ready, second.leased, second.oldest_ms) == (0, 0, -1)
         assert stats.oldest_age_ms > 0
         assert not stats.is_paused
+
+
+async def test_partitions_that_nobody_polled_yet_are_left_out(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        await rig.poll()
+        await rig.desk.serve("GrowTopic", calls.encode(calls.GrowTopic(name=TOPIC, partitions=2)))
+        assert [each.partition for each in (await rig.queueing.stats(TOPIC, G)).partitions] == [0]
+        assert await rig.queueing.peek(TOPIC, G, records_max=1) == []
+        await rig.poll()
+        assert len((await rig.queueing.stats(TOPIC, G)).partitions) == 2
 
 
 async def test_a_purge_leaves_only_what_is_leased(tmp_path: Path) -> None:

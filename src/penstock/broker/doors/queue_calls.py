@@ -115,6 +115,8 @@ class PeekedPart(Answer):
 
 class Peeked(Answer):
     parts: list[PeekedPart]
+    # Whether the queue has any partition yet.
+    is_there: bool = True
 
 
 class PeekQueue(Call[Peeked]):
