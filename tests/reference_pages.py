@@ -37,6 +37,7 @@ from tests.sim.core.test_mutations import DIRECTED as CORE_DIRECTED
 from tests.sim.mutation import Mutation
 from tests.sim.nodes import lock_mutations, queue_mutations
 from tests.sim.nodes import mutations as node_mutations
+from tests.sim.nodes.test_door_workers import ALL as DOOR_MUTATIONS
 from tests.sim.nodes.test_mutations import DIRECTED as NODES_DIRECTED
 from tests.sim.nodes.test_queues import DIRECTED as QUEUES_DIRECTED
 from tests.sim.replicas import mutations as replica_mutations
@@ -343,6 +344,7 @@ def mutations() -> str:
         _mutations_of("Whole nodes", "nodes", node_mutations.ALL, NODES_DIRECTED),
         _mutations_of("Queues on whole nodes", "nodes", queue_mutations.ALL, QUEUES_DIRECTED),
         _mutations_of("Locks on whole nodes", "nodes", lock_mutations.ALL),
+        _mutations_of("Queues through doors on whole nodes", "nodes", DOOR_MUTATIONS, {}),
     ]
     return MUTATIONS_HEAD + "".join(sections)
 

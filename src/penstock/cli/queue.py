@@ -53,6 +53,9 @@ SHORT_NAMES = MappingProxyType(
         "key.order": "penstock.queue.key.order.enable",
         "consumer.limit": "penstock.queue.consumer.max.record.locks",
         "group.limit": "penstock.queue.group.max.record.locks",
+        "expiry": "penstock.queue.expiry.enable",
+        "expiry.after": "penstock.queue.expiry.ms",
+        "expiry.letters": "penstock.queue.expiry.dead.letters.enable",
         "paused": "penstock.queue.paused.topics",
     }
 )
@@ -191,8 +194,8 @@ def settings(
     lock.duration, lock.limit, delivery.limit, renew, session.timeout, heartbeat.interval,
     assignment.interval, dead.letters (the topic for what is given up), dead.letters.copy; and
     those that Kafka does not have: backoff, backoff.max, backoff.jitter, delay, key.order,
-    consumer.limit, group.limit, paused. Durations have a unit (500ms, 60s, 5m, 1h). Settings can be
-    changed before the queue is used for the first time.
+    consumer.limit, group.limit, expiry, expiry.after, expiry.letters, paused. Durations have a unit
+    (500ms, 60s, 5m, 1h). Settings can be changed before the queue is used for the first time.
     """
     set_to = dict(_change(text) for text in changes)
     unset = [_full_name(one) for one in reset]

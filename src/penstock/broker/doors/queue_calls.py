@@ -115,6 +115,8 @@ class PeekedPart(Answer):
 
 class Peeked(Answer):
     parts: list[PeekedPart]
+    # Whether the queue has any partition yet.
+    is_there: bool = True
 
 
 class PeekQueue(Call[Peeked]):
@@ -141,6 +143,8 @@ class QueuePartition(Answer):
     redriven: int
     # When the oldest record that can be delivered was written, by its batch; -1 if there is none.
     oldest_ms: int
+    # Too old to be delivered, since the leader opened the queue.
+    expired: int = 0
 
 
 class QueueState(Answer):
