@@ -30,6 +30,7 @@ from penstock.registry import errors as registry_errors
 from penstock.registry import json_text
 from penstock.registry import schemas as registry_schemas
 from penstock.registry import state as registry_state
+from penstock.registry.protobuf import parsing as protobuf_parsing
 from tests import client_reference, grpc_reference
 from tests.documents import ROOT
 from tests.sim.core import mutations as core_mutations
@@ -230,6 +231,7 @@ def schema_registry() -> str:
     codes = [f"| {code} | {names[code].lower().replace('_', ' ')} |" for code in sorted(names)]
     limits = {
         "SCHEMA_BYTES_MAX": registry_schemas.SCHEMA_BYTES_MAX,
+        "TEXT_BYTES_MAX (of Protobuf)": protobuf_parsing.TEXT_BYTES_MAX,
         "NESTING_MAX (of JSON)": json_text.NESTING_MAX,
         "REFERENCES_MAX (of one schema)": registry_decisions.REFERENCES_MAX,
         "REFERENCES_MAX (with all that they use)": registry_state.REFERENCES_MAX,

@@ -9,7 +9,12 @@ from uuid import UUID
 
 import msgspec
 
-from penstock.registry.errors import MissingLibrary, RegistryError, invalid_schema
+from penstock.registry.errors import (
+    SCHEMA_TOO_LARGE,
+    MissingLibrary,
+    RegistryError,
+    invalid_schema,
+)
 
 AVRO: Final = "AVRO"
 JSON: Final = "JSON"
@@ -134,4 +139,4 @@ def check_size(text: str) -> None:
     size = len(text.encode(errors="replace"))
     if size > SCHEMA_BYTES_MAX:
         detail = f"Schema is too large: {size:,} bytes, where {SCHEMA_BYTES_MAX:,} are allowed."
-        raise RegistryError(42209, detail)
+        raise RegistryError(SCHEMA_TOO_LARGE, detail)
