@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import grpc
+import httpx
 import pytest
 from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -389,6 +390,15 @@ def test_errors_have_a_code_a_sentence_and_a_reason(client: Client) -> None:
         info = error_info(error)
         assert (info.reason, info.domain) == (reason, "penstock")
         assert error.details().endswith(".")
+
+
+def test_calls_and_their_errors_are_counted(client: Client, cluster: ProcessCluster) -> None:
+    with pytest.raises(grpc.RpcError):
+        client.streams.Fetch(client.messages.FetchRequest(topic="none"))
+    text = httpx.get(f"http://{cluster.nodes[1].http}/metrics", timeout=WAIT_S).text
+    assert 'penstock_request_seconds_count{door="grpc",api="Streams/Fetch"}' in text
+    counted = 'penstock_request_errors_total{door="grpc",api="Streams/Fetch",code="NOT_FOUND"}'
+    assert counted in text
 
 
 def test_a_bad_field_is_named(client: Client) -> None:
