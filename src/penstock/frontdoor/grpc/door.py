@@ -4,12 +4,12 @@ import asyncio
 import contextlib
 import logging
 import os
-import shutil
+import secrets
 import socket
+import sys
 import tempfile
 import time
 from collections.abc import Collection, Sequence
-from pathlib import Path
 from typing import Final
 
 import grpc
@@ -60,16 +60,18 @@ class GrpcDoor:
         )
 
     async def run_until_stopped(self) -> None:
-        # Only this user may look into it.
-        folder = tempfile.mkdtemp(prefix="penstock-grpc-")
-        try:
-            await self._run(Path(folder) / "inner")
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        if sys.platform == "linux":
+            # Not in the file system, so nothing is left behind however the process ends.
+            name = f"penstock-{secrets.token_hex(16)}"
+            await self._run(f"unix-abstract:{name}", f"\0{name}")
+            return
+        with tempfile.TemporaryDirectory(prefix="penstock-grpc-") as folder:
+            await self._run(f"unix:{folder}/inner", f"{folder}/inner")
 
-    async def _run(self, inner: Path) -> None:
+    async def _run(self, target: str, inner: str) -> None:
+        """The same socket, as gRPC writes it and as the system does."""
         server = make_server(self._context)
-        server.add_insecure_port(f"unix:{inner}")
+        server.add_insecure_port(target)
         await server.start()
         relay = Relay(self._sockets, inner, memory_bytes)
         relay.open()
