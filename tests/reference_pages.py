@@ -231,6 +231,7 @@ def schema_registry() -> str:
     codes = [f"| {code} | {names[code].lower().replace('_', ' ')} |" for code in sorted(names)]
     limits = {
         "SCHEMA_BYTES_MAX": registry_schemas.SCHEMA_BYTES_MAX,
+        "TEXT_LENGTH_MAX (of all schemas)": registry_decisions.TEXT_LENGTH_MAX,
         "TEXT_BYTES_MAX (of Protobuf)": protobuf_parsing.TEXT_BYTES_MAX,
         "NESTING_MAX (of JSON)": json_text.NESTING_MAX,
         "REFERENCES_MAX (of one schema)": registry_decisions.REFERENCES_MAX,
