@@ -357,3 +357,15 @@ async def test_wrong_calls_are_refused(tmp_path: Path) -> None:
         assert await reason(settle) is Reason.INVALID_REQUEST
         redrive = queue_calls.RedriveQueue(topic=TOPIC, group=G, limit=10)
         assert await reason(redrive) is Reason.INVALID_REQUEST
+
+
+async def test_many_tokens_are_settled_by_several_calls(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        await rig.node.set_group(GroupId(G), **{"share.partition.max.record.locks": "3000"})
+        count = queue_calls.CLAIMS_PER_CALL_MAX + 200
+        await rig.node.send_records(*(Record(value=b"x", timestamp_ms=1) for _ in range(count)))
+        messages = await rig.poll(count)
+        assert len(messages) == count
+        outcomes = await rig.outcomes("ack", *(each.token for each in reversed(messages)))
+        assert outcomes == ["ok"] * count
+        assert rig.machine().start == count

@@ -16,7 +16,9 @@ LEASE_MS_MIN = 1_000
 LEASE_MS_MAX = 12 * 3_600_000
 # How long a record that is given back may wait.
 NACK_DELAY_MS_MAX = 24 * 3_600_000
+# Tokens of one request to a door, and of one call: the broker does nothing else meanwhile.
 CLAIMS_MAX = 10_000
+CLAIMS_PER_CALL_MAX = 1_000
 
 
 # Polling

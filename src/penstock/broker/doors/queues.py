@@ -295,7 +295,7 @@ async def settle_leases(desk: Desk, call: queue_calls.SettleLeases) -> queue_cal
         _check_between("lease_ms", call.lease_ms, low, high)
     if call.delay_ms is not None:
         _check_between("delay_ms", call.delay_ms, 0, queue_calls.NACK_DELAY_MS_MAX)
-    _check_between("number of tokens", len(call.claims), 0, queue_calls.CLAIMS_MAX)
+    _check_between("number of tokens", len(call.claims), 0, queue_calls.CLAIMS_PER_CALL_MAX)
     outcomes = ["" for _ in call.claims]
     for index, claim in enumerate(call.claims):
         if not 0 <= claim.partition < topic.partitions or call.topic_id != topic.topic_id:
