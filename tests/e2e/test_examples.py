@@ -32,6 +32,11 @@ def test_a_publisher_and_its_subscribers_survive_a_restart() -> None:
     assert "both subscribers acked all 2000 messages" in printed
 
 
+def test_workers_poll_and_ack_over_grpc_while_a_node_dies() -> None:
+    printed = run("poll_and_ack.py", "--jobs", "100")
+    assert "all 100 jobs are done; those of the dead worker at attempt 2 or later" in printed
+
+
 def test_every_program_is_run() -> None:
-    tested = {"follow_the_leader.py", "publish_subscribe.py"}
+    tested = {"follow_the_leader.py", "poll_and_ack.py", "publish_subscribe.py"}
     assert {path.name for path in EXAMPLES.glob("*.py")} == tested

@@ -25,7 +25,7 @@ from penstock.broker.topics import Topic
 from penstock.cluster.coordinator import Cluster
 from penstock.model.clock import Clock
 from penstock.model.errors import Reason, Refused
-from penstock.model.ids import BrokerId, GroupId, TopicId
+from penstock.model.ids import COPIERS_FROM, BrokerId, GroupId, TopicId
 from penstock.queues import calls
 from penstock.queues.commands import Change
 from penstock.queues.dead_letters import (
@@ -36,7 +36,7 @@ from penstock.queues.dead_letters import (
 )
 from penstock.queues.layout import INT32, INT64, QueueKey, Reader, pack_key, pack_list
 from penstock.queues.leading import LedQueue
-from penstock.queues.letters import COPIERS_FROM, Copies, Redriven, Sender
+from penstock.queues.letters import Copies, Redriven, Sender
 from penstock.queues.machine import ShareMachine
 from penstock.records.batch import decode_records, parse_header
 from penstock.records.errors import CorruptBatch

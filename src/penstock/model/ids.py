@@ -54,6 +54,13 @@ class ReplicaId(NamedTuple):
         return f"{self.node}/{self.directory}"
 
 
+# Producer ids show who gave them out. The cluster counts from 0. Those that follow from idempotency
+# keys begin here,
+KEYED_PRODUCERS_FROM = 2**61
+# and here those of queues that append copies of records, by which polls recognise their batches.
+COPIERS_FROM = 2**62
+
+
 class LogEnd(NamedTuple):
     """Where a Raft log ends: the later term first, then the higher index (Raft, section 5.4.1)."""
 

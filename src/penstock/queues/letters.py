@@ -15,8 +15,6 @@ from penstock.model.ids import TopicId
 
 _SEQUENCE_MODULUS = 2**31
 _EPOCH_MAX = 2**15 - 1
-# Producers of copies, by which polls recognise their batches. The cluster gives out lower ids.
-COPIERS_FROM = 2**62
 # Dead-letter partitions and producers that a queue remembers: those that it used last.
 REMEMBERED_MAX = 100
 

@@ -10,9 +10,9 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from penstock.model.file_ranges import FileRange
+from penstock.model.ids import COPIERS_FROM
 from penstock.model.limits import KIB
 from penstock.queues.commands import AcquiredRange
-from penstock.queues.letters import COPIERS_FROM
 from penstock.records.batch import HEADER_SIZE, CorruptBatch, keep_records, parse_header
 
 _first: Final = attrgetter("first")

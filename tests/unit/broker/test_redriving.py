@@ -7,9 +7,8 @@ import pytest
 
 from penstock.broker.queues import AckType, RedriveResult
 from penstock.model.errors import Reason, Refused
-from penstock.model.ids import GroupId
+from penstock.model.ids import COPIERS_FROM, GroupId
 from penstock.queues.dead_letters import REDRIVEN_FOR, REDRIVES, REDRIVES_MAX
-from penstock.queues.letters import COPIERS_FROM
 from penstock.records.batch import decode_records, parse_header
 from tests.unit.broker.letters_rig import DLQ, LATE, LettersNode, Publishing, on_node
 from tests.unit.broker.queue_rig import EARLIEST, TOPIC, G, data_of, leased

@@ -6,13 +6,12 @@ from uuid import UUID
 import pytest
 
 from penstock.model.errors import Reason, Refused
-from penstock.model.ids import GroupId, MemberId, TopicId
+from penstock.model.ids import COPIERS_FROM, GroupId, MemberId, TopicId
 from penstock.queues import calls
 from penstock.queues.commands import Change, Death, Range, RecordState
 from penstock.queues.decisions import Open, QueueSummary, Write
 from penstock.queues.layout import QueueKey, Reader
 from penstock.queues.letters import (
-    COPIERS_FROM,
     Copies,
     Letter,
     LetterState,

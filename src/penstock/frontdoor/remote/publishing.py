@@ -22,6 +22,7 @@ from uuid import UUID
 from penstock.broker.doors.calls import Identify, ProducerIdentity, Publish, TopicInfo
 from penstock.frontdoor.remote.broker import Broker
 from penstock.model.errors import Reason, Refused
+from penstock.model.ids import COPIERS_FROM, KEYED_PRODUCERS_FROM
 from penstock.model.limits import KIB, MIB
 from penstock.records.batch import HEADER_SIZE, build_row_batch
 from penstock.records.rows import Row
@@ -43,8 +44,6 @@ WAITING_BYTES_MAX: Final = 256 * MIB
 LANES_MAX: Final = 20_000
 # Records without a key stay with a partition for this many bytes, so that they share batches.
 STICKY_BYTES: Final = 64 * KIB
-# Producer ids from here on follow from idempotency keys; the cluster counts its own from 0.
-KEYED_ID_MIN: Final = 2**62
 _SEQUENCES: Final = 2**31
 # What one request's records may be to blame for, so that those of others are tried without it.
 _OF_RECORDS: Final = frozenset(
@@ -298,10 +297,11 @@ class Publisher:
 
 
 def keyed_identity(topic_id: UUID, partition: int, chunk: int, key: str) -> tuple[int, int]:
-    """A producer id and a sequence of 93 bits together, so that two keys do not meet."""
+    """A producer id and a sequence of 92 bits together, so that two keys do not meet."""
     text = f"{topic_id}/{partition}/{chunk}/{key}".encode()
     mixed = int.from_bytes(blake2b(text, digest_size=16).digest())
-    return KEYED_ID_MIN + mixed % KEYED_ID_MIN, (mixed >> 64) % _SEQUENCES
+    number = mixed % (COPIERS_FROM - KEYED_PRODUCERS_FROM)
+    return KEYED_PRODUCERS_FROM + number, (mixed >> 64) % _SEQUENCES
 
 
 def _look_at(done: "asyncio.Future[int]") -> None:

@@ -6,8 +6,9 @@ import pytest
 
 from penstock.broker.doors import calls
 from penstock.frontdoor.remote.broker import Broker
-from penstock.frontdoor.remote.publishing import KEYED_ID_MIN, Publisher, keyed_identity
+from penstock.frontdoor.remote.publishing import Publisher, keyed_identity
 from penstock.model.errors import Reason, Refused
+from penstock.model.ids import COPIERS_FROM, KEYED_PRODUCERS_FROM
 from penstock.records.batch import parse_header
 from penstock.records.rows import Row
 from tests.unit.frontdoor.remote.fake_broker import FakeBroker
@@ -180,4 +181,6 @@ def test_keys_have_producer_ids_of_their_own() -> None:
     topic_id = Rig().fake.topics["t"].topic_id
     found = {keyed_identity(topic_id, part, 0, f"k{each}") for part in (0, 1) for each in range(99)}
     assert len(found) == 198
-    assert all(KEYED_ID_MIN <= who < 2**63 and 0 <= sequence < 2**31 for who, sequence in found)
+    # Below those of copies: polls of queues skip the batches of those.
+    assert all(KEYED_PRODUCERS_FROM <= who < COPIERS_FROM for who, _ in found)
+    assert all(0 <= sequence < 2**31 for _, sequence in found)
