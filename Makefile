@@ -39,7 +39,7 @@ $(STAMP): pyproject.toml
 	  echo "Penstock needs Python 3.11 or newer on PATH, and none was found." >&2; exit 1; \
 	fi; \
 	set -e; \
-	echo "Making .venv with every extra, Spark among them: about 1.5 GB, a few minutes once."; \
+	echo "Making .venv with every extra, Spark among them: almost 2 GB, a few minutes the first time."; \
 	$$python -m venv .venv; \
 	$(BIN)/python -m pip uninstall --quiet --quiet --disable-pip-version-check --yes $(FORMER_NAME); \
 	extras=$$($(BIN)/python -c 'import tomllib; print(",".join(tomllib.load(open("pyproject.toml", "rb"))["project"].get("optional-dependencies", {})))'); \

@@ -20,6 +20,7 @@ from benchmarks import (
     install,
     latency_over_partitions,
     many_partitions,
+    metrics,
     pipeline_iot,
     queues,
     recovery,
@@ -67,6 +68,7 @@ WORKLOADS: dict[str, Workload] = {
     "http": http_door.run,
     "registry": registry.run,
     "grpc": grpc_door.run,
+    "metrics": metrics.run,
 }
 
 SPARK_WORKLOADS: dict[str, SparkWorkload] = {

@@ -9,6 +9,7 @@ from typing import Any
 import penstock
 from penstock.client import asynchronous, configs, errors, groups, offsets, queues, topics
 from penstock.client.consumer import ConsumedRecord
+from penstock.client.lock import AsyncLock, Lock
 from penstock.client.producer import Delivery, Sending
 from penstock.client.queue import Message
 
@@ -52,8 +53,14 @@ CLASSES: dict[str, dict[type, tuple[str, ...]]] = {
         penstock.Reject: (),
         penstock.AsyncQueue: ("take", "work", "stop"),
     },
+    "Lock": {
+        Lock: ("acquire", "release"),
+        AsyncLock: ("acquire", "release", "lost"),
+    },
     "Admin": {penstock.Admin: ("cluster", "close"), penstock.AsyncAdmin: ("cluster",)},
 }
+# What makes them, where that is not the class itself.
+FUNCTIONS: dict[str, tuple[Callable[..., Any], ...]] = {"Lock": (penstock.lock, penstock.alock)}
 PARTS: dict[str, tuple[type, type]] = {
     "topics": (topics.Topics, asynchronous.AsyncTopics),
     "settings": (configs.Configs, asynchronous.AsyncConfigs),
@@ -67,6 +74,7 @@ def page() -> str:
     sections = [HEAD]
     for title, classes in CLASSES.items():
         sections.append(f"## {title}\n")
+        sections += [_function(each.__name__, each) for each in FUNCTIONS.get(title, ())]
         sections += [_class(each, names) for each, names in classes.items()]
     sections += [_part(name, *kinds) for name, kinds in PARTS.items()]
     sections.append("## Tables\n")

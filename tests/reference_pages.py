@@ -30,6 +30,7 @@ from penstock.registry import errors as registry_errors
 from penstock.registry import json_text
 from penstock.registry import schemas as registry_schemas
 from penstock.registry import state as registry_state
+from penstock.registry.protobuf import parsing as protobuf_parsing
 from tests import client_reference, grpc_reference
 from tests.documents import ROOT
 from tests.sim.core import mutations as core_mutations
@@ -37,6 +38,7 @@ from tests.sim.core.test_mutations import DIRECTED as CORE_DIRECTED
 from tests.sim.mutation import Mutation
 from tests.sim.nodes import lock_mutations, queue_mutations
 from tests.sim.nodes import mutations as node_mutations
+from tests.sim.nodes.test_door_workers import ALL as DOOR_MUTATIONS
 from tests.sim.nodes.test_mutations import DIRECTED as NODES_DIRECTED
 from tests.sim.nodes.test_queues import DIRECTED as QUEUES_DIRECTED
 from tests.sim.replicas import mutations as replica_mutations
@@ -229,6 +231,8 @@ def schema_registry() -> str:
     codes = [f"| {code} | {names[code].lower().replace('_', ' ')} |" for code in sorted(names)]
     limits = {
         "SCHEMA_BYTES_MAX": registry_schemas.SCHEMA_BYTES_MAX,
+        "TEXT_LENGTH_MAX (of all schemas)": registry_decisions.TEXT_LENGTH_MAX,
+        "TEXT_BYTES_MAX (of Protobuf)": protobuf_parsing.TEXT_BYTES_MAX,
         "NESTING_MAX (of JSON)": json_text.NESTING_MAX,
         "REFERENCES_MAX (of one schema)": registry_decisions.REFERENCES_MAX,
         "REFERENCES_MAX (with all that they use)": registry_state.REFERENCES_MAX,
@@ -343,6 +347,7 @@ def mutations() -> str:
         _mutations_of("Whole nodes", "nodes", node_mutations.ALL, NODES_DIRECTED),
         _mutations_of("Queues on whole nodes", "nodes", queue_mutations.ALL, QUEUES_DIRECTED),
         _mutations_of("Locks on whole nodes", "nodes", lock_mutations.ALL),
+        _mutations_of("Queues through doors on whole nodes", "nodes", DOOR_MUTATIONS, {}),
     ]
     return MUTATIONS_HEAD + "".join(sections)
 

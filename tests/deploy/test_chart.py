@@ -178,7 +178,7 @@ def test_no_door_leaves_the_cluster(plain: dict[tuple[str, str], dict[str, Any]]
     assert [port for port in container["ports"] if "hostPort" in port] == []
     peers, clients = plain["NetworkPolicy", "penstock"]["spec"]["ingress"]
     assert [one["port"] for one in peers["ports"]] == ["peer"]
-    assert [one["port"] for one in clients["ports"]] == ["kafka", "http"]
+    assert [one["port"] for one in clients["ports"]] == ["kafka", "grpc", "http"]
 
 
 def test_a_restart_waits_until_a_node_is_in_sync(

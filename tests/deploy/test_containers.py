@@ -228,6 +228,7 @@ def test_three_nodes_of_compose_form_a_cluster(
             own = {
                 "0.0.0.0:9095": peers[f"penstock-{node}:9095"],
                 f"0.0.0.0:9{node}92": kafka[f"penstock-{node}:9{node}92"],
+                "0.0.0.0:9093": held.take(1)[0],
                 "0.0.0.0:9094": held.take(1)[0],
             }
             given = services[f"penstock-{node}"]["environment"]

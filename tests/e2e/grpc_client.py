@@ -13,7 +13,7 @@ import grpc_tools
 from grpc_tools import protoc
 
 PROTO = Path(__file__).parents[2] / "src/penstock/frontdoor/grpc/penstock_v1.proto"
-SERVICES = ("Streams", "Queues", "Groups", "Administration")
+SERVICES = ("Streams", "Queues", "Groups", "Locks", "Administration")
 
 
 def compile_proto(*options: str) -> None:
@@ -58,6 +58,7 @@ class Client:
     streams: Any
     queues: Any
     groups: Any
+    locks: Any
     administration: Any
 
     def __enter__(self) -> "Client":

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -143,3 +144,51 @@ def test_health_of_a_node_that_runs_and_of_one_that_does_not(
         assert shell.attempt("health", "--http", wrong).returncode == 2
     shell.environment["PENSTOCK_HTTP"] = "off"
     assert "HTTP door is off" in shell.attempt("health").stderr
+
+
+def test_a_bundle_holds_what_a_report_needs_and_no_secret(
+    shell: Shell, make_broker: MakeBroker, tmp_path: Path
+) -> None:
+    secret = "a-secret-that-nobody-shall-see"
+    broker = make_broker().start(environment={"PENSTOCK_PEER_SECRET": secret})
+    shell.environment |= {"PENSTOCK_BOOTSTRAP": broker.bootstrap, "PENSTOCK_PEER_SECRET": secret}
+    shell.run("produce", "orders", stdin="two apples\n")
+    shell.run("consume", "orders", "--group", "billing")
+    log = tmp_path / "node.log"
+    log.write_text(f"x{secret}x\n" + "line\n" * 10)
+    file = tmp_path / "report.tar.gz"
+    words = ["doctor", "--kafka", broker.bootstrap, "--http", broker.http]
+    words += ["--data-dir", str(broker.data_dir), "--bundle", str(file), "--log", str(log)]
+    said = shell.attempt(*words)
+    assert file.exists(), said
+    with tarfile.open(file) as archive:
+        parts = {one.name: archive.extractfile(one).read() for one in archive}  # type: ignore[union-attr]
+    listed = said.stdout.split("BYTES")[1]
+    assert [name for name in parts if name.removeprefix("report/") not in listed] == []
+    assert b"penstock_" in parts["report/node/metrics.txt"]
+    assert b'"ok"' in parts["report/node/health-in-sync.txt"]
+    (group,) = json.loads(parts["report/groups.json"])["groups"]
+    assert (group["group"], group["offsets"][0]["committed"]) == ("billing", 1)
+    assert json.loads(parts["report/cluster.json"])["partitions"] > 0
+    assert [one["name"] for one in json.loads(parts["report/metadata.json"])["topics"]] == [
+        "orders"
+    ]
+    settings = {one["name"]: one["value"] for one in json.loads(parts["report/settings.json"])}
+    assert settings["peer_secret"] == "(hidden)"
+    assert parts["report/logs/1-node.log"].startswith(b"x(hidden)x\nline\n")
+    everything = b"".join(parts.values())
+    assert secret.encode() not in everything
+    assert b"two apples" not in everything
+    again = shell.attempt(*words)
+    assert (again.returncode, "exists already" in again.stderr) == (1, True)
+
+
+def test_a_bundle_is_written_where_nothing_runs(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "report.tar.gz"
+    words = ["doctor", "--kafka", "127.0.0.1:1", "--http", "127.0.0.1:2", "--bundle", str(file)]
+    said = shell.attempt(*words, "--data-dir", str(tmp_path / "none"), "--json")
+    assert json.loads(said.stdout)["bundle"]["cluster.json"] > 0
+    with tarfile.open(file) as archive:
+        content = archive.extractfile("report/cluster.json").read()  # type: ignore[union-attr]
+    assert "No broker answers" in json.loads(content)["error"]
+    assert shell.attempt("doctor", "--log", "x").returncode == 2

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import grpc
+import httpx
 import pytest
 from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -112,7 +113,6 @@ def administer(client: Client) -> None:
     assert sum(each.is_controller for each in nodes) == 1
     node = administration.DescribeNode(pb.DescribeNodeRequest())
     assert (node.node, node.unready) == (1, "")
-    assert node.gauges
 
 
 def stream(client: Client) -> None:
@@ -259,9 +259,10 @@ def queue_up(client: Client) -> None:
     assert redriven.reopened + redriven.copied == 1
     assert redriven.is_finished
     queues.Pause(pb.PauseRequest(**of))
-    assert queues.Stats(pb.StatsRequest(**of)).is_paused
-    assert not queues.Poll(pb.PollRequest(**of, records_max=4)).messages
+    # A node learns of it from the cluster's log, a moment later.
+    wait_until("it is paused", lambda: queues.Stats(pb.StatsRequest(**of)).is_paused)
     queues.Resume(pb.ResumeRequest(**of))
+    wait_until("it goes on", lambda: not queues.Stats(pb.StatsRequest(**of)).is_paused)
 
     talk = Talk(queues.Subscribe)
     talk.say(
@@ -290,6 +291,35 @@ def queue_up(client: Client) -> None:
     assert not queues.Poll(pb.PollRequest(**of, records_max=4)).messages
 
 
+def lock(client: Client) -> None:
+    pb, locks = client.messages, client.locks
+    held = locks.AcquireLock(pb.AcquireLockRequest(name="door", owner="me", lease_ms=60_000))
+    assert (held.name, held.owner, held.lease_ms) == ("door", "me", 60_000)
+    error = refusal(locks.AcquireLock, pb.AcquireLockRequest(name="door", owner="you"))
+    assert error.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert error_info(error).reason == "LOCK_HELD"
+    proof = {"name": "door", "owner": "me", "fencing_token": held.fencing_token}
+    assert locks.RenewLock(pb.RenewLockRequest(**proof)).fencing_token == held.fencing_token
+    assert [each.name for each in locks.ListLocks(pb.ListLocksRequest()).locks] == ["door"]
+    assert locks.DescribeLock(pb.DescribeLockRequest(name="door")).lock.owner == "me"
+    waiting = locks.AcquireLock.future(
+        pb.AcquireLockRequest(name="door", owner="you", wait_ms=30_000)
+    )
+    wait_until(
+        "somebody waits",
+        lambda: locks.DescribeLock(pb.DescribeLockRequest(name="door")).lock.waiters == 1,
+    )
+    locks.ReleaseLock(pb.ReleaseLockRequest(**proof))
+    taken = waiting.result(timeout=WAIT_S)
+    assert taken.fencing_token > held.fencing_token
+    error = refusal(locks.ReleaseLock, pb.ReleaseLockRequest(**proof))
+    assert error_info(error).reason == "LOCK_NOT_HELD"
+    locks.ReleaseLock(
+        pb.ReleaseLockRequest(name="door", owner="you", fencing_token=taken.fencing_token)
+    )
+    assert not locks.DescribeLock(pb.DescribeLockRequest(name="door")).HasField("lock")
+
+
 def test_a_client_generated_from_the_proto_runs_every_call(
     client: Client, generated: Generated
 ) -> None:
@@ -297,6 +327,7 @@ def test_a_client_generated_from_the_proto_runs_every_call(
     stream(client)
     subscribe(client)
     queue_up(client)
+    lock(client)
     client.administration.DeleteTopic(client.messages.DeleteTopicRequest(name="all"))
     assert methods(generated) == client.called
 
@@ -359,6 +390,15 @@ def test_errors_have_a_code_a_sentence_and_a_reason(client: Client) -> None:
         info = error_info(error)
         assert (info.reason, info.domain) == (reason, "penstock")
         assert error.details().endswith(".")
+
+
+def test_calls_and_their_errors_are_counted(client: Client, cluster: ProcessCluster) -> None:
+    with pytest.raises(grpc.RpcError):
+        client.streams.Fetch(client.messages.FetchRequest(topic="none"))
+    text = httpx.get(f"http://{cluster.nodes[1].http}/metrics", timeout=WAIT_S).text
+    assert 'penstock_request_seconds_count{door="grpc",api="Streams/Fetch"}' in text
+    counted = 'penstock_request_errors_total{door="grpc",api="Streams/Fetch",code="NOT_FOUND"}'
+    assert counted in text
 
 
 def test_a_bad_field_is_named(client: Client) -> None:

@@ -151,7 +151,7 @@ async def test_who_sends_most_has_to_go_when_memory_is_short(
     server = await asyncio.start_unix_server(swallow, str(inner))
     listening = socket.create_server(("127.0.0.1", 0))
     memory = {"bytes": 0}
-    relay = Relay([listening], inner, lambda: memory["bytes"])
+    relay = Relay([listening], str(inner), lambda: memory["bytes"])
     relay.open()
     address = listening.getsockname()
     modest = await asyncio.open_connection(*address)

@@ -188,12 +188,14 @@ def test_all_that_clients_ask_for_is_answered(
 ) -> None:
     """The other methods of confluent-kafka's client, and what they get refused."""
     subject = "everything/with a slash-value"
-    schema = Schema(json.dumps(ORDER), "AVRO")
+    # No other test registers it, so its id is of this subject alone.
+    own = ORDER | {"name": "OnlyHere"}
+    schema = Schema(json.dumps(own), "AVRO")
     registered = registry.register_schema_full_response(subject, schema)
     found = registry.lookup_schema(subject, schema)
     assert (found.schema_id, found.version) == (registered.schema_id, 1)
     by_guid = registry.get_schema_by_guid(registered.guid)
-    assert json.loads(by_guid.schema_str) == ORDER
+    assert json.loads(by_guid.schema_str) == own
     assert registry.get_subjects_by_schema_id(found.schema_id) == [subject]
     (place,) = registry.get_schema_versions(found.schema_id)
     assert (place.subject, place.version) == (subject, 1)
@@ -201,7 +203,7 @@ def test_all_that_clients_ask_for_is_answered(
     assert registry.get_contexts() == ["."]
     assert registry.get_referenced_by(subject, 1) == []
     tagged = Schema(
-        json.dumps(WITH_COUNT),
+        json.dumps(WITH_COUNT | {"name": "OnlyHere"}),
         "AVRO",
         metadata=Metadata(None, MetadataProperties({"owner": "shop"}), None),
     )

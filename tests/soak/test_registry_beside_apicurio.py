@@ -6,7 +6,9 @@ apicurio-registry-app-2.6.13.Final-all.tar.gz (on Maven Central).
 
 import json
 import os
+import statistics
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,8 @@ from tests.waiting import wait_until
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(300)]
 
 START_S = 120.0
+# The first ones of a JVM are slow; the median is not of them.
+LOOK_UPS = 2_000
 # By the beginning of a request's name: what is different on purpose, and why.
 DIFFERENCES = {
     "default level": "Confluent's level is BACKWARD; Apicurio has none until it is set",
@@ -137,7 +141,22 @@ def _compare(penstock: str, apicurio: str, tell: Tell) -> None:
             different.update(known)
             if not known:
                 unexpected.append((each.name, *found))
-    tell(f"{asked} requests, {len(different)} known differences")
+        medians = [_look_up_ms(client) for client in (ours, theirs)]
+    tell(
+        f"{asked} requests, {len(different)} known differences; "
+        f"a look-up by id takes {medians[0]:.2f} ms, and {medians[1]:.2f} ms there"
+    )
     assert unexpected == []
     # A difference that is gone must leave the list.
     assert different == set(DIFFERENCES)
+    assert medians[0] <= medians[1]
+
+
+def _look_up_ms(client: httpx.Client) -> float:
+    found = client.get("/subjects/avro-same/versions/latest").json()["id"]
+    took = []
+    for _ in range(LOOK_UPS):
+        started = time.monotonic()
+        assert client.get(f"/schemas/ids/{found}").status_code == 200
+        took.append(1_000 * (time.monotonic() - started))
+    return statistics.median(took)

@@ -278,6 +278,8 @@ class Poll:
                 return
             try:
                 found = await self._look_into(part, queue, found)
+                if queue.settings.has_expiry:
+                    found = await self._drop_expired(part, queue, found)
             except BaseException:
                 found.range.release()
                 raise
@@ -348,6 +350,18 @@ class Poll:
             )
             part.looked = queue.look(spans_of(new), looked)
         return found._replace(batches=[*known, *new])
+
+    async def _drop_expired(self, part: _Part, queue: LedQueue, found: Found) -> Found:
+        """What is too old is given up before it is delivered. Only what was looked at goes on."""
+        batches = looked_at_a_time(found.batches)
+        expired = await self._reads.expired(
+            found.range, batches, now_ms=self._clock.now_ms(), settings=queue.settings
+        )
+        if expired:
+            change, count = queue.machine.decide_outdated(expired, queue.settings)
+            queue.expired_count += count
+            part.looked = queue.decide(lambda _: change)
+        return found._replace(batches=batches)
 
     def _cut(self, part: _Part, found: Found) -> int:
         """Leaves the part with the bytes of its records, at once or once they are built."""

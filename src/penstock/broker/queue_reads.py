@@ -15,7 +15,13 @@ from penstock.model.file_ranges import FileRange
 from penstock.model.limits import MIB
 from penstock.queues.commands import ShareSettings
 from penstock.queues.key_order import KeyAt
-from penstock.queues.looking import LOOKED_INLINE_BYTES_MAX, Looked, keys_within, look_into
+from penstock.queues.looking import (
+    LOOKED_INLINE_BYTES_MAX,
+    Looked,
+    expired_in,
+    keys_within,
+    look_into,
+)
 from penstock.queues.reading import LogBatch, scan_batches
 from penstock.records.errors import CorruptBatch
 from penstock.replication.replica import Replica
@@ -96,6 +102,22 @@ class QueueReads:
 
         is_small = sum(batch.size for batch in batches) <= LOOKED_INLINE_BYTES_MAX
         # It was warmed by now, so a little of it is there at once.
+        return work() if is_small else await self.in_worker(work, pinned=found)
+
+    async def expired(
+        self,
+        found: FileRange,
+        batches: Sequence[LogBatch],
+        *,
+        now_ms: int,
+        settings: ShareSettings,
+    ) -> list[tuple[int, int]]:
+        """First and last offsets of records whose time to live is over."""
+
+        def work() -> list[tuple[int, int]]:
+            return expired_in(found, batches, now_ms=now_ms, settings=settings)
+
+        is_small = sum(batch.size for batch in batches) <= LOOKED_INLINE_BYTES_MAX
         return work() if is_small else await self.in_worker(work, pinned=found)
 
     async def keys(

@@ -78,7 +78,7 @@ SECONDS = 10.0
     type=click.Choice(["0", "1", "all"]),
     default="all",
     show_default=True,
-    help="Whose acknowledgement to wait for.",
+    help="Which replicas must acknowledge: none, the leader, or a majority.",
 )
 @click.option(
     "--compression",

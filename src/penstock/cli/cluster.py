@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from penstock.cli.cluster_metadata import export_metadata, import_metadata
 from penstock.cli.cluster_status import print_status, status_of
 from penstock.cli.cluster_watch import watch
 from penstock.cli.failures import CommandFailed
@@ -42,7 +43,11 @@ def dry_run_option(command: Command) -> Command:
 
 @click.group(cls=CommandGroup)
 def cluster() -> None:
-    """Show a cluster's state, drain and remove nodes, balance replicas."""
+    """Show a cluster's state, drain and remove nodes, balance replicas, save its metadata."""
+
+
+cluster.add_command(export_metadata)
+cluster.add_command(import_metadata)
 
 
 @cluster.command()

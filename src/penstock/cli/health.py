@@ -30,12 +30,12 @@ class Health(NamedTuple):
 @click.option(
     "--http",
     metavar="HOST:PORT",
-    help="The node's HTTP address; by default that of the node that PENSTOCK_* describe.",
+    help="The node's HTTP address; by default, that of the node in the PENSTOCK_* variables.",
 )
 @click.option(
     "--in-sync",
     is_flag=True,
-    help="Also require that every copy which the node holds is in sync.",
+    help="Also require that every replica on the node is in sync.",
 )
 @click.option(
     "--wait",
@@ -43,7 +43,7 @@ class Health(NamedTuple):
     type=click.FloatRange(0, WAIT_S_MAX),
     metavar="SECONDS",
     default=0.0,
-    help="Wait until it is so, at most this long.",
+    help="Wait for that, at most this long.",
 )
 @json_option
 def health(http: str | None, in_sync: bool, wait_s: float, as_json: bool) -> None:

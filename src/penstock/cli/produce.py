@@ -74,7 +74,7 @@ ACKS = MappingProxyType({"0": 0, "1": 1, "all": -1})
     type=click.Choice(["0", "1", "all"]),
     default="all",
     show_default=True,
-    help="Whose acknowledgement to wait for.",
+    help="Which replicas must acknowledge: none, the leader, or a majority.",
 )
 @click.option("--quiet", "-q", is_flag=True, help="Print nothing if all went well.")
 @client_options

@@ -53,6 +53,9 @@ SHORT_NAMES = MappingProxyType(
         "key.order": "penstock.queue.key.order.enable",
         "consumer.limit": "penstock.queue.consumer.max.record.locks",
         "group.limit": "penstock.queue.group.max.record.locks",
+        "expiry": "penstock.queue.expiry.enable",
+        "expiry.after": "penstock.queue.expiry.ms",
+        "expiry.letters": "penstock.queue.expiry.dead.letters.enable",
         "paused": "penstock.queue.paused.topics",
     }
 )
@@ -73,7 +76,7 @@ for _command in COMMANDS:
 def list_queues(bootstrap: str, timeout_s: float, as_json: bool) -> None:
     """List queues with their topics, members and lag.
 
-    The lag is the number of records that are not done with.
+    The lag is the number of records that are not finished.
     """
     found = _queues(bootstrap, timeout_s).all()
     if as_json:
@@ -92,8 +95,8 @@ def list_queues(bootstrap: str, timeout_s: float, as_json: bool) -> None:
 def describe(name: str, members: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
     """Show how far a queue is in each partition, and its members.
 
-    Everything before the start offset is done with. The protocol does not tell which of the
-    records behind it are leased.
+    Every record before the start offset is finished. Kafka's protocol does not show which of the
+    records after it are leased.
     """
     found = _queues(bootstrap, timeout_s).describe(name)
     if as_json:
@@ -133,7 +136,10 @@ def describe(name: str, members: bool, bootstrap: str, timeout_s: float, as_json
 @click.argument("name", metavar="GROUP")
 @click.argument("topic", metavar="TOPIC")
 @click.option(
-    "--limit", type=click.IntRange(1), metavar="N", help="The most records; all by default."
+    "--limit",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Bring back at most N records; all by default.",
 )
 @client_options
 def redrive(
@@ -141,10 +147,10 @@ def redrive(
 ) -> None:
     """Bring dead letters of TOPIC back to a queue.
 
-    A record that is still in the topic is delivered again to this queue alone. One that is gone is
+    A record that is still in the topic is delivered again, to this queue alone. One that is gone is
     appended to the topic again, and other queues skip it. A record that was brought back three
-    times and was given up each time is left alone. A command that is interrupted can be repeated:
-    it goes on where it was.
+    times, and failed each time, stays a dead letter. If the command is interrupted, run it again:
+    it continues where it stopped.
     """
     queues = _queues(bootstrap, timeout_s)
     left, counts = limit, dict.fromkeys(("reopened", "copied", "skipped"), 0)
@@ -188,8 +194,8 @@ def settings(
     lock.duration, lock.limit, delivery.limit, renew, session.timeout, heartbeat.interval,
     assignment.interval, dead.letters (the topic for what is given up), dead.letters.copy; and
     those that Kafka does not have: backoff, backoff.max, backoff.jitter, delay, key.order,
-    consumer.limit, group.limit, paused. Durations have a unit (500ms, 60s, 5m, 1h). Settings can be
-    changed before the queue is used for the first time.
+    consumer.limit, group.limit, expiry, expiry.after, expiry.letters, paused. Durations have a unit
+    (500ms, 60s, 5m, 1h). Settings can be changed before the queue is used for the first time.
     """
     set_to = dict(_change(text) for text in changes)
     unset = [_full_name(one) for one in reset]

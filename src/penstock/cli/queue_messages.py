@@ -22,7 +22,7 @@ STDIN = "-"
 TOKENS_MAX = 1_000
 MESSAGES_MAX = 1_000
 WAIT_S_MAX = 30.0
-_COUNTS = ("ready", "leased", "delayed", "blocked", "dying", "dead", "redriven")
+_COUNTS = ("ready", "leased", "delayed", "blocked", "dying", "dead", "redriven", "expired")
 
 _group = click.argument("name", metavar="GROUP")
 _topic = click.argument("topic", metavar="TOPIC")

@@ -37,7 +37,10 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
     help="How batches are compressed.",
 )
 @click.option(
-    "--again", "is_again", is_flag=True, help="Even if it was replayed to this topic before."
+    "--again",
+    "is_again",
+    is_flag=True,
+    help="Replay even if this archive was replayed to this topic before.",
 )
 @outage_option
 @spark_options

@@ -47,7 +47,7 @@ FORMATS = ("auto", "json", "text", "bytes", "avro", "protobuf")
 @click.option(
     "--framing",
     type=click.Choice(["confluent"]),
-    help="What comes before each value: the header of a schema registry.",
+    help="The header before each value, which a schema registry's serialiser writes.",
 )
 @click.option(
     "--registry",
@@ -58,7 +58,7 @@ FORMATS = ("auto", "json", "text", "bytes", "avro", "protobuf")
 )
 @click.option("--subject", metavar="NAME", help="Subject there; by default TOPIC-value.")
 @click.option("--json", "as_json", is_flag=True, help="Print each row as a line of JSON.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV with a line of names.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, with the column names first.")
 @bootstrap_option
 def sql(
     query: str,
@@ -78,11 +78,11 @@ def sql(
 
     Each topic is a table with the columns key, value, topic, partition, offset, timestamp,
     timestampType and headers. Fields of JSON, Avro and Protobuf values are value.NAME. Put names
-    with hyphens or dots in double quotes. DuckDB answers, so its SQL is understood.
+    with hyphens or dots in double quotes. DuckDB runs the query, so you can use all of its SQL.
 
     \b
-    penstock sql "SELECT value.sensor, avg(value.celsius) FROM readings GROUP BY ALL"
-    penstock sql --from 1h 'SELECT count(*) FROM "web-clicks" WHERE value.page = $$/home$$'
+    penstock sql "SELECT key, avg(value.celsius) FROM readings GROUP BY ALL"
+    penstock sql --from 1h 'SELECT count(*) FROM "web-clicks"'
     """
     from penstock.client.sql import Session, Values
 

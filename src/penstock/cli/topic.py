@@ -80,8 +80,8 @@ def create(
 def list_topics(internal: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
     """List topics with their partitions, replicas, records and size.
 
-    Records are counted by their offsets, so a compacted topic has fewer. The size is that of one
-    copy. If a broker is down, what only it knows is left out.
+    The number of records comes from the offsets; a compacted topic has fewer. The size is that of
+    one copy. If a broker is down, the figures that only it has are left out.
     """
     from penstock.client.inventory import Inventory
     from penstock.client.kafka_connection import KafkaConnection

@@ -65,8 +65,10 @@ def new_owner() -> str:
 
 
 class Lock:
-    """One holder of one lock; not to be used by two threads that should exclude each other: each
-    needs its own."""
+    """One holder of one lock. Threads that should exclude each other need one each.
+
+    `fencing_token` grows with every holder; pass it to what the lock protects. `is_held` is false
+    as soon as the lease may have ended by the clock of this machine."""
 
     def __init__(
         self,
@@ -290,6 +292,7 @@ class AsyncLock:
         await self._lost.wait()
 
     async def acquire(self, wait_s: float | None = None) -> None:
+        """As that of Lock; one that is cancelled leaves nothing held."""
         self._loop = asyncio.get_running_loop()
         self._lost.clear()
         acquiring = asyncio.ensure_future(asyncio.to_thread(self._lock.acquire, wait_s))
@@ -302,6 +305,7 @@ class AsyncLock:
             raise
 
     async def release(self) -> None:
+        """As that of Lock."""
         await asyncio.to_thread(self._lock.release)
 
     def _on_lost(self) -> None:

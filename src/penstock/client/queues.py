@@ -1,5 +1,7 @@
 """Queues, which Kafka calls share groups: list them, describe them, begin one (KIP-932)."""
 
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from penstock.client.configs import Configs, Resource
@@ -13,6 +15,8 @@ from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
 from penstock.protocol.kafka.error_codes import RETRIABLE, ErrorCode
 from penstock.protocol.kafka.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
     AlterShareGroupOffsetsResponse,
 )
 from penstock.protocol.kafka.messages.describe_share_group_offsets import (
@@ -169,6 +173,29 @@ class Queues:
                 configs.alter(resource, set_to={START_SETTING: START_EARLIEST})
         return True
 
+    def set_starts(self, group: str, starts: Mapping[TopicPartition, int]) -> None:
+        """Lets a queue without members go on from these offsets; one that is new begins there."""
+        topics: dict[str, list[AlterShareGroupOffsetsRequestPartition]] = defaultdict(list)
+        for at, offset in starts.items():
+            one = AlterShareGroupOffsetsRequestPartition(
+                partition_index=at.partition, start_offset=offset
+            )
+            topics[at.topic].append(one)
+        request = AlterShareGroupOffsetsRequest(
+            group_id=group,
+            topics=[
+                AlterShareGroupOffsetsRequestTopic(topic_name=topic, partitions=partitions)
+                for topic, partitions in topics.items()
+            ],
+        )
+        with WireCluster(self._settings) as cluster:
+            cluster.ask_coordinator(
+                group,
+                request,
+                AlterShareGroupOffsetsResponse,
+                lambda found: _starts_complaint(group, found),
+            )
+
     def _check_kind(self, cluster: WireCluster, group: str) -> None:
         """A coordinator of queues does not know groups of other kinds."""
         answers = cluster.ask_all(ListGroupsRequest(), ListGroupsResponse)
@@ -253,6 +280,19 @@ def _complaint(group: str, answer: ShareGroupDescribeResponse) -> str | None:
             raise refused(f"to describe group {group}", found.error_code, found.error_message)
         if found.group_state == "Dead":
             raise GroupNotFound(f"Group {group} does not exist.")
+    return None
+
+
+def _starts_complaint(group: str, answer: AlterShareGroupOffsetsResponse) -> str | None:
+    given = [(answer.error_code, answer.error_message)]
+    given += [
+        (one.error_code, one.error_message) for at in answer.responses for one in at.partitions
+    ]
+    for code, text in given:
+        if code in RETRIABLE:
+            return name_of(code)
+        if code != ErrorCode.NONE:
+            raise refused(f"to move group {group}", code, text)
     return None
 
 

@@ -1,5 +1,5 @@
-"""Settings of share groups that Kafka does not have: retries with a backoff, delays, order per key,
-pauses, and limits of what consumers may have at a time.
+"""Settings of share groups that Kafka does not have: retries with a backoff, delays, expiry, order
+per key, pauses, and limits of what consumers may have at a time.
 
 They have our own prefix, so that they never meet a name that Kafka gives away later. All of them
 are off until a group sets them.
@@ -18,6 +18,9 @@ DELAY_ENABLE: Final = f"{PREFIX}delay.enable"
 KEY_ORDER_ENABLE: Final = f"{PREFIX}key.order.enable"
 CONSUMER_MAX_RECORD_LOCKS: Final = f"{PREFIX}consumer.max.record.locks"
 GROUP_MAX_RECORD_LOCKS: Final = f"{PREFIX}group.max.record.locks"
+EXPIRY_ENABLE: Final = f"{PREFIX}expiry.enable"
+EXPIRY_MS: Final = f"{PREFIX}expiry.ms"
+EXPIRY_DEAD_LETTERS_ENABLE: Final = f"{PREFIX}expiry.dead.letters.enable"
 PAUSED_TOPICS: Final = f"{PREFIX}paused.topics"
 
 # A record that is given back waits for a day at most.
@@ -85,6 +88,27 @@ QUEUE_SETTINGS: Final = (
         "The most records that all members of the group together may have at a time of all "
         "partitions that a broker leads. 0: as many as the partitions allow.",
         at_least(0),
+    ),
+    _setting(
+        EXPIRY_ENABLE,
+        ConfigType.BOOLEAN,
+        "false",
+        "Whether records expire: by the header penstock.expire.after, or else after "
+        "penstock.queue.expiry.ms. One that is too old when it would be delivered is given up. The "
+        "broker then looks into every record.",
+    ),
+    _setting(
+        EXPIRY_MS,
+        ConfigType.LONG,
+        0,
+        "How long after their timestamp records expire that do not say so themselves. 0: never.",
+        between(0, 2**53),
+    ),
+    _setting(
+        EXPIRY_DEAD_LETTERS_ENABLE,
+        ConfigType.BOOLEAN,
+        "false",
+        "Whether expired records go to the dead-letter topic, if the group has one.",
     ),
     _setting(
         PAUSED_TOPICS,

@@ -425,7 +425,7 @@ SETTINGS: tuple[Setting, ...] = (
         "NAME,...",
         "",
         values.parse_hosts,
-        "Names of this node in URLs of HTTP clients, beside localhost and addresses.",
+        "Host names that HTTP clients may use for this node, besides localhost and addresses.",
     ),
     _door("peer", "Where other nodes connect."),
     _setting(
@@ -440,7 +440,7 @@ SETTINGS: tuple[Setting, ...] = (
         "N=HOST:PORT,...",
         "",
         values.parse_cluster,
-        "Peer addresses of all members, this node too.",
+        "Peer addresses of all members, including this node.",
     ),
     _setting(
         "join",
@@ -475,7 +475,7 @@ SETTINGS: tuple[Setting, ...] = (
         "MS",
         "3000",
         values.parse_disk_timeout,
-        "How long a leader's disk may hang.",
+        "How long a leader's disk may hang before the leader steps down.",
     ),
     _setting("config", "FILE", "", values.parse_config_path, "A TOML or YAML file with settings."),
     _setting(
@@ -490,7 +490,7 @@ SETTINGS: tuple[Setting, ...] = (
         "debug|info|warning|error",
         "info",
         values.parse_choice(LogLevel),
-        "Least severity to log.",
+        "The lowest level to log.",
     ),
     _setting(
         "scrub_hours",

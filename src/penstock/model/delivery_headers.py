@@ -1,8 +1,9 @@
-"""Headers of records by which producers say when a queue shall deliver them.
+"""Headers of records by which producers say when a queue shall deliver them, or not any more.
 
 `penstock.deliver.at` is a time: milliseconds since 1970, or RFC 3339 with an offset.
 `penstock.deliver.after` is a duration from the record's own timestamp: milliseconds, or ISO 8601 as
-in PT90S. If a record has both, the first counts.
+in PT90S. If a record has both, the first counts. `penstock.expire.after` is a duration, too: queues
+give up a record that is older.
 """
 
 from datetime import datetime
@@ -10,6 +11,7 @@ from typing import Final
 
 DELIVER_AT: Final = "penstock.deliver.at"
 DELIVER_AFTER: Final = "penstock.deliver.after"
+EXPIRE_AFTER: Final = "penstock.expire.after"
 # What is further away is delivered then.
 DELAY_MS_MAX: Final = 30 * 24 * 3_600_000
 

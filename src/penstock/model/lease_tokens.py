@@ -7,9 +7,10 @@ queue can check a token, without anything that all nodes would have to share, an
 neither be guessed nor changed into another one.
 """
 
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from binascii import Error
 from collections.abc import Callable
+from functools import lru_cache
 from hashlib import blake2b
 from hmac import compare_digest
 from struct import Struct
@@ -24,8 +25,12 @@ _VERSION: Final = 1
 _PROOF_BYTES: Final = 12
 # Version, topic, partition, offset, attempt, proof: 45 bytes, which are 60 characters.
 _TOKEN: Final = Struct(f">B16sIQI{_PROOF_BYTES}s")
+_HEAD: Final = Struct(">B16sI")
 _RECORD: Final = Struct(">QI")
 TOKEN_LENGTH: Final = 60
+_TEXT: Final = re.compile(f"[A-Za-z0-9_-]{{{TOKEN_LENGTH}}}")
+# Polls whose keys are remembered: a request is most often about one or a few.
+_PROVERS_MAX: Final = 256
 
 
 class LeaseToken(NamedTuple):
@@ -42,15 +47,26 @@ class LeaseToken(NamedTuple):
 
 def read_token(text: str) -> LeaseToken | None:
     """None for what is not a token."""
-    if len(text) != TOKEN_LENGTH or not text.isascii():
+    # Of these characters, each text stands for other bytes.
+    if _TEXT.fullmatch(text) is None:
         return None
-    try:
-        version, topic, *rest = _TOKEN.unpack(urlsafe_b64decode(text))
-    except Error:
-        return None
-    token = LeaseToken(TopicId(UUID(bytes=topic)), *rest)
-    # The same bytes can be written in other ways, if characters are ignored.
-    return token if version == _VERSION and str(token) == text else None
+    version, topic, *rest = _TOKEN.unpack(urlsafe_b64decode(text))
+    return LeaseToken(TopicId(UUID(bytes=topic)), *rest) if version == _VERSION else None
+
+
+def token_maker(
+    topic_id: TopicId, partition: int, member_id: MemberId
+) -> Callable[[int, int], str]:
+    """Makes the tokens of what one poll has leased in one partition, by offset and attempt."""
+    proof = prover(member_id)
+    # It has a multiple of three bytes, so its text is the same in all of them.
+    head = urlsafe_b64encode(_HEAD.pack(_VERSION, topic_id.bytes, partition)).decode()
+
+    def token(offset: int, attempt: int) -> str:
+        rest = _RECORD.pack(offset, attempt) + proof(offset, attempt)
+        return head + urlsafe_b64encode(rest).decode()
+
+    return token
 
 
 def door_member(secret: str) -> MemberId:
@@ -65,6 +81,7 @@ def proof_of(member_id: MemberId, offset: int, attempt: int) -> bytes:
     return prover(member_id)(offset, attempt)
 
 
+@lru_cache(_PROVERS_MAX)
 def prover(member_id: MemberId) -> Callable[[int, int], bytes]:
     """Proofs for records that one poll has leased in one partition."""
     keyed = blake2b(key=member_id.encode()[:64], digest_size=_PROOF_BYTES)

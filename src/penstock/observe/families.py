@@ -192,6 +192,10 @@ NODE_FAMILIES: Final = (
         "family",
     ),
     _gauge("penstock_scrape_seconds", "Time that the broker took to collect this."),
+    _gauge(
+        "penstock_scrape_turn_seconds",
+        "The most CPU time for which collecting this kept the event loop.",
+    ),
 )
 
 PIPELINE_FAMILIES: Final = (

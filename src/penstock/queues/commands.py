@@ -147,6 +147,11 @@ class ShareSettings:
     # ones of its key. With either, records are looked into before they are delivered.
     has_delays: bool = False
     has_key_order: bool = False
+    # Whether records expire: by a header, or else this long after their timestamp (0 for never);
+    # and whether expired ones are dead letters, where there is a topic for them.
+    has_expiry: bool = False
+    expiry_ms: int = 0
+    keeps_expired: bool = False
     # How many records one member, and all members together, may have of all queues of the group
     # that one broker leads; 0 for no limit.
     member_leased_max: int = 0

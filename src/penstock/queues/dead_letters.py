@@ -36,6 +36,8 @@ REDRIVEN_FOR: Final = "__penstock.redriven.for"
 _MESSAGES: Final = {
     Death.REJECTED: "Offset rejected by client.",
     Death.TRIED_TOO_OFTEN: "Offset delivery count exceeded the threshold.",
+    # Kafka does not have it.
+    Death.EXPIRED: "Record expired before it was delivered.",
 }
 _OURS: Final = frozenset(
     (TOPIC, PARTITION, OFFSET, GROUP, DELIVERY_COUNT, MESSAGE, TOPIC_ID, REDRIVES, REDRIVEN_FOR)

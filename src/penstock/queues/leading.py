@@ -110,6 +110,8 @@ class LedQueue:
         # Where the next poll begins, if it does not matter which record comes first.
         self._reads_from = 0
         self.wrong_times = WrongTimes()
+        # Records that were too old to be delivered, since this node leads the queue.
+        self.expired_count = 0
         self.used_at = clock.monotonic()
         self._watches = [
             log.on_leadership(self._follow),
@@ -363,7 +365,9 @@ class LedQueue:
         """From which offset on records have to be looked into before they are delivered; None if
         that is not so. The queue must be open."""
         end = self._open_machine().end
-        return end if self._keys is not None or self._settings_of().has_delays else None
+        settings = self._settings_of()
+        must_look = self._keys is not None or settings.has_delays or settings.has_expiry
+        return end if must_look else None
 
     def may_look(self, wanted: int) -> bool:
         """Whether somebody who wants so many records should look for new ones: if there are not

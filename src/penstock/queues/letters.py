@@ -25,6 +25,7 @@ class Death(IntEnum):
     NONE = 0
     REJECTED = 1
     TRIED_TOO_OFTEN = 2
+    EXPIRED = 3
 
 
 class Letter(NamedTuple):

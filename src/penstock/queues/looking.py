@@ -26,6 +26,7 @@ from penstock.records.raw_records import Skimmed, header_values, skim_records
 
 DELIVER_AT: Final = delivery_headers.DELIVER_AT.encode()
 DELIVER_AFTER: Final = delivery_headers.DELIVER_AFTER.encode()
+EXPIRE_AFTER: Final = delivery_headers.EXPIRE_AFTER.encode()
 # Both begin with it: a batch without it has no such header.
 _MARK: Final = b"penstock.deliver.a"
 _TEXT_LENGTH_MAX: Final = 100
@@ -112,6 +113,49 @@ def look_into(
         looked.keys += keys
         looked.later += later
     return looked
+
+
+def expired_in(
+    found: FileRange, batches: Sequence[LogBatch], *, now_ms: int, settings: ShareSettings
+) -> list[tuple[int, int]]:
+    """First and last offsets of records whose time to live is over. Like `look_into`, it reads and
+    decodes."""
+    spans: list[tuple[int, int]] = []
+    for batch in batches:
+        if not batch.is_data:
+            continue
+        data = found.file.pread(batch.size, found.position + batch.position)
+        header = parse_header(data)
+        try:
+            payload = batch_payload(data, header)
+            if EXPIRE_AFTER in payload or _is_partly_over(header, now_ms, settings.expiry_ms):
+                spans += _expired_singly(payload, header, now_ms, settings.expiry_ms)
+            elif settings.expiry_ms and header.max_timestamp + settings.expiry_ms <= now_ms:
+                spans.append((header.base_offset, header.last_offset))
+        except CorruptBatch:
+            continue
+    return spans
+
+
+def _is_partly_over(header: BatchHeader, now_ms: int, expiry_ms: int) -> bool:
+    """The first record need not be the oldest, so only a batch that is all too old is simple."""
+    return bool(expiry_ms) and header.max_timestamp + expiry_ms > now_ms
+
+
+def _expired_singly(
+    payload: bytes, header: BatchHeader, now_ms: int, expiry_ms: int
+) -> Iterator[tuple[int, int]]:
+    is_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    base_ms = header.max_timestamp if is_append_time else header.base_timestamp
+    for end, timestamp_delta, delta, _, value_at in _skim(payload, header):
+        headers = header_values(payload, value_at, end)
+        # What is not a duration counts for nothing.
+        own_ms = _after_ms(headers[EXPIRE_AFTER]) if EXPIRE_AFTER in headers else None
+        after_ms = expiry_ms if own_ms is None else own_ms
+        timestamp_ms = base_ms if is_append_time else base_ms + timestamp_delta
+        if (own_ms is not None or after_ms) and timestamp_ms + after_ms <= now_ms:
+            offset = header.base_offset + delta
+            yield offset, offset
 
 
 def keys_of(payload: bytes, header: BatchHeader, first: int) -> list[KeyAt]:

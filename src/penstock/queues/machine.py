@@ -351,6 +351,19 @@ class ShareMachine:
             end = last + 1
         return self.change_of(looked)
 
+    def decide_outdated(
+        self, spans: Iterable[tuple[int, int]], settings: ShareSettings
+    ) -> tuple[Change, int]:
+        """Records whose time to live is over are given up, if they could be delivered now. The
+        second value says how many. A lease is left alone: who has a record may finish it."""
+        expired = [
+            after(each, Event.OUTDATE, settings)
+            for first, last in spans
+            for each in self._ranges.available_between(first, last)
+        ]
+        count = sum(each.last - each.first + 1 for each in expired)
+        return self.change_of(expired), count
+
     def decide_order(
         self, blocked: Iterable[tuple[int, int]], freed: Iterable[int], settings: ShareSettings
     ) -> Change:

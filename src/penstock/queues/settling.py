@@ -81,31 +81,43 @@ def decide_settled(
 ) -> Settled:
     """`lease_ms` is for extended leases, `due_after` for records that are given back."""
     outcomes: dict[Claim, Outcome] = {}
-    changed: list[Range] = []
-    extended: list[Range] = []
-    for claim in claims:
+    good: list[tuple[Range, int, int]] = []
+    found: Range | None = None
+    for claim in sorted(claims):
         if claim in outcomes:
             continue
-        found = machine.at(claim.offset) if claim.offset >= machine.start else None
-        outcomes[claim] = outcome = _judged(claim, found, machine)
-        if outcome is not Outcome.OK:
-            continue
-        if verb is Verb.EXTEND and not settings.is_renewable:
-            outcomes[claim] = Outcome.FORBIDDEN
-            continue
-        assert found is not None
-        lease = cut(found, claim.offset, claim.offset)
+        offset = claim.offset
+        if found is None or not found.first <= offset <= found.last:
+            found = machine.at(offset) if offset >= machine.start else None
+        outcome = _judged(claim, found, machine)
+        if outcome is Outcome.OK and verb is Verb.EXTEND and not settings.is_renewable:
+            outcome = Outcome.FORBIDDEN
+        outcomes[claim] = outcome
+        if outcome is Outcome.OK:
+            assert found is not None
+            _add(good, found, offset)
+    changed: list[Range] = []
+    extended: list[Range] = []
+    for lease, first, last in good:
+        part = cut(lease, first, last)
         if verb is Verb.EXTEND:
-            renewed = after(lease, Event.RENEW, settings)
-            renewed = renewed._replace(member_id=lease.member_id, lease_ms=lease_ms)
+            renewed = after(part, Event.RENEW, settings)
+            renewed = renewed._replace(member_id=part.member_id, lease_ms=lease_ms)
             extended.append(renewed)
-            changed += [] if renewed == lease else [renewed]
+            changed += [] if renewed == part else [renewed]
         else:
-            changed.append(ended(lease, _EVENTS[verb], settings, due_after))
-    extended.sort()
+            changed.append(ended(part, _EVENTS[verb], settings, due_after))
     return Settled(
         machine.change_of(changed), [outcomes[each] for each in claims], joined(extended)
     )
+
+
+def _add(good: list[tuple[Range, int, int]], lease: Range, offset: int) -> None:
+    """Neighbours of one lease are one part of it: most often a poll is settled as a whole."""
+    if good and good[-1][0] is lease and good[-1][2] + 1 == offset:
+        good[-1] = (lease, good[-1][1], offset)
+    else:
+        good.append((lease, offset, offset))
 
 
 def _judged(claim: Claim, found: Range | None, machine: ShareMachine) -> Outcome:

@@ -23,6 +23,7 @@ class Event(Enum):
     CLOSE = auto()
     UNDO = auto()
     PURGE = auto()
+    OUTDATE = auto()
     VANISH = auto()
     DUE = auto()
     BLOCK = auto()
@@ -75,6 +76,7 @@ TRANSITIONS = MappingProxyType(
         (_AVAILABLE, Event.PURGE): Step(_ACKED, None, "an operator does not want it delivered"),
         (_DELAYED, Event.PURGE): Step(_ACKED, None, "an operator does not want it delivered"),
         (_BLOCKED, Event.PURGE): Step(_ACKED, None, "an operator does not want it delivered"),
+        (_AVAILABLE, Event.OUTDATE): Step(_DYING, 0, "its time to live is over"),
         (_DYING, Event.BURY): Step(_DEAD, 0, "the dead-letter topic has it"),
         (_DEAD, Event.REOPEN): Step(_AVAILABLE, None, "an operator wants it to be tried again"),
     }
@@ -91,6 +93,9 @@ EVENTS = MappingProxyType(
 )
 
 
+_DEATHS = MappingProxyType({Event.REJECT: Death.REJECTED, Event.OUTDATE: Death.EXPIRED})
+
+
 def after(before: Range, event: Event, settings: ShareSettings, *, due_ms: int = 0) -> Range:
     """What becomes of a range. A lease's owner is for the caller to fill in."""
     step = TRANSITIONS[before.state, event]
@@ -98,10 +103,11 @@ def after(before: Range, event: Event, settings: ShareSettings, *, due_ms: int =
     state, death = step.after, Death.NONE
     if step.is_limited and attempts >= settings.delivery_attempts_max:
         state = _DYING
-    if state is _DYING and not settings.has_dead_letters:
+    is_kept = settings.has_dead_letters and (event is not Event.OUTDATE or settings.keeps_expired)
+    if state is _DYING and not is_kept:
         state = _DEAD
     if state is _DYING:
-        death = Death.REJECTED if event is Event.REJECT else Death.TRIED_TOO_OFTEN
+        death = _DEATHS.get(event, Death.TRIED_TOO_OFTEN)
     return Range(
         before.first,
         before.last,

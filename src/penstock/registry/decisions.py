@@ -53,6 +53,8 @@ READWRITE: Final = "READWRITE"
 MODES: Final = (READWRITE, "READONLY", "READONLY_OVERRIDE", IMPORT)
 SUBJECT_LENGTH_MAX: Final = 1_000
 ID_MAX: Final = 2**31 - 1
+# Of all schemas together: every node that serves the registry has them in memory.
+TEXT_LENGTH_MAX: Final = 256 * 1024 * 1024
 LATEST: Final = "latest"
 # Of one schema in a request.
 REFERENCES_MAX: Final = 200
@@ -100,6 +102,9 @@ def register(state: State, subject: str, request: Request, *, normalize: bool) -
     if found is not None and (not is_import or found.schema.id == request.id):
         return Change([], _registered(state, found.schema, found.number))
     _check_mode(state, subject, is_import)
+    if state.text_length + len(content.schema) > TEXT_LENGTH_MAX:
+        message = f"The registry is full: its schemas have {state.text_length:,} characters."
+        raise RegistryError(errors.STORE_FAILED, message)
     if is_import:
         return _imported(state, subject, content, request)
     faults = yield from compatibility_faults(state, subject, request_kind(request), parsed, used)

@@ -9,7 +9,12 @@ from uuid import UUID
 
 import msgspec
 
-from penstock.registry.errors import MissingLibrary, RegistryError, invalid_schema
+from penstock.registry.errors import (
+    SCHEMA_TOO_LARGE,
+    MissingLibrary,
+    RegistryError,
+    invalid_schema,
+)
 
 AVRO: Final = "AVRO"
 JSON: Final = "JSON"
@@ -17,8 +22,10 @@ PROTOBUF: Final = "PROTOBUF"
 TYPES: Final = (JSON, PROTOBUF, AVRO)
 # In bytes of UTF-8: a schema is one record of the topic, with its key and what goes with it.
 SCHEMA_BYTES_MAX: Final = 900_000
-# Parsed schemas that are kept, because the next request is often about the same.
-PARSED_MAX: Final = 1_000
+# Parsed schemas that are kept, because the next request is often about the same; a large one takes
+# many times its text.
+PARSED_MAX: Final = 500
+KEPT_LENGTH_MAX: Final = 20_000
 
 
 class Reference(msgspec.Struct, frozen=True):
@@ -119,9 +126,13 @@ _PARSERS: Final[Mapping[str, Callable[[], Callable[[str, Sequence[Used]], Parsed
 }
 
 
-@lru_cache(maxsize=PARSED_MAX)
 def parse(kind: str, text: str, used: tuple[Used, ...] = ()) -> Parsed:
     """Raises RegistryError for what is not a valid schema. May take long: not for an event loop."""
+    length = len(text) + sum(len(each.text) for each in used)
+    return (_parse_kept if length <= KEPT_LENGTH_MAX else _parse)(kind, text, used)
+
+
+def _parse(kind: str, text: str, used: tuple[Used, ...]) -> Parsed:
     try:
         return _PARSERS[kind]()(text, used)
     except ImportError as missing:
@@ -130,8 +141,11 @@ def parse(kind: str, text: str, used: tuple[Used, ...] = ()) -> Parsed:
         raise invalid_schema("it is nested too deeply.") from None
 
 
+_parse_kept = lru_cache(maxsize=PARSED_MAX)(_parse)
+
+
 def check_size(text: str) -> None:
     size = len(text.encode(errors="replace"))
     if size > SCHEMA_BYTES_MAX:
         detail = f"Schema is too large: {size:,} bytes, where {SCHEMA_BYTES_MAX:,} are allowed."
-        raise RegistryError(42209, detail)
+        raise RegistryError(SCHEMA_TOO_LARGE, detail)

@@ -53,6 +53,8 @@ class State:
         # Where the next record is expected.
         self.next_offset = 0
         self.next_id = FIRST_ID
+        # Of the texts of all schemas, each once.
+        self.text_length = 0
         self._by_id: dict[int, Schema] = {}
         self._by_digest: dict[bytes, Schema] = {}
         # How many versions have an id, and which versions refer to one.
@@ -111,6 +113,7 @@ class State:
         # The first one keeps the id, should another registry have given it twice.
         self._by_id.setdefault(value.id, schema)
         self._by_digest.setdefault(digest, schema)
+        self.text_length += len(content.schema)
         return schema
 
     def _remove(self, subject: str, number: int) -> None:
@@ -128,6 +131,7 @@ class State:
         if not uses:
             del self._uses[schema.id]
             self._by_id.pop(schema.id, None)
+            self.text_length -= len(schema.content.schema)
         if self._by_digest.get(schema.digest) == schema and not uses:
             del self._by_digest[schema.digest]
 

@@ -383,7 +383,7 @@ class QueueWorker:
         (answer,) = await queues.acquire(query)
         if ledger.voids[partition] == voids:
             ledger.unheard[partition] -= 1
-        content = _bytes_of(answer)
+        content = bytes_of(answer)
         answer.release()
         self._take(answer, content, member_id, asked_at, number)
 
@@ -541,7 +541,7 @@ def _batches(said: Mapping[int, AckType]) -> list[AckBatch]:
     ]
 
 
-def _bytes_of(answer: AcquiredPartition) -> bytes:
+def bytes_of(answer: AcquiredPartition) -> bytes:
     records = answer.records
     return records.read() if isinstance(records, FileRange) else records or b""
 

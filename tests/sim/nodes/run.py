@@ -33,6 +33,7 @@ from tests.sim.nodes import letters
 from tests.sim.nodes.admin import Administrator, only_looks, topics
 from tests.sim.nodes.committer import Committer
 from tests.sim.nodes.consumers import Team, TeamMember
+from tests.sim.nodes.door_workers import DoorWorker
 from tests.sim.nodes.equality import describe, unequal
 from tests.sim.nodes.loose import LooseProducer
 from tests.sim.nodes.members import GroupConsumer, WorkGroup
@@ -119,7 +120,12 @@ class RunReport:
 
 class Run:
     def __init__(
-        self, seed: int, operations: int, team_members: int = 0, queue_workers: int = 0
+        self,
+        seed: int,
+        operations: int,
+        team_members: int = 0,
+        queue_workers: int = 0,
+        door_workers: int = 0,
     ) -> None:
         self.seed = seed
         self.operations = operations
@@ -145,6 +151,8 @@ class Run:
         self._progress = 0, 0.0
         self.states = States()
         self.queue_workers = queue_workers
+        # As many of them work through doors, by lease tokens.
+        self.door_workers = door_workers
         self.workers: list[QueueWorker] = []
         self.rules = QueueRules(seed, is_on=queue_workers > 0)
         self.ledger = Ledger((), self.rules)
@@ -330,7 +338,8 @@ class Run:
             self.ledger.starts = dict.fromkeys(range(len(keys)), 0)
         self._enable_letters()
         for number in range(self.queue_workers):
-            self.workers.append(QueueWorker(self.world, self.nodes, self.ledger, number))
+            kind = DoorWorker if number < self.door_workers else QueueWorker
+            self.workers.append(kind(self.world, self.nodes, self.ledger, number))
 
     def _enable_letters(self) -> None:
         """In most runs what is given up goes to a dead-letter topic."""
@@ -697,8 +706,12 @@ async def _try_to_change(node: SimulatedNode, changes: list[tuple[Resource, list
 
 
 def run_seed(
-    seed: int, operations: int = 100, team_members: int = 0, queue_workers: int = 0
+    seed: int,
+    operations: int = 100,
+    team_members: int = 0,
+    queue_workers: int = 0,
+    door_workers: int = 0,
 ) -> RunReport:
     """The same seed gives the same run, and so the same report or the same failure."""
     with own_garbage_only():
-        return Run(seed, operations, team_members, queue_workers).execute()
+        return Run(seed, operations, team_members, queue_workers, door_workers).execute()

@@ -12,12 +12,14 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
 from penstock.cli.main import cli
+from penstock.client.free_ports import free_ports
 from penstock.pipelines.checking.topics import check_topics
 from penstock.pipelines.running.checkpoint_folder import last_committed
 from penstock.pipelines.running.gate import StopGate
@@ -208,7 +210,9 @@ def test_sigterm_ends_the_command_after_the_batch_and_the_terminal_stays_clean(
     produce(topic, readings(0, 160))
     given = ("-p", f"brokers={broker.bootstrap}", "-p", f"topic={topic}")
     command = [sys.executable, "-m", "penstock.cli.main", "pipeline", "run", str(path), *given]
+    (port,) = free_ports(1)
     settings = ["--master", "local[2]", "--conf", "spark.ui.enabled=false"]
+    settings += ["--metrics", f"127.0.0.1:{port}"]
     run = subprocess.Popen(
         [*command, *settings], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -216,6 +220,8 @@ def test_sigterm_ends_the_command_after_the_batch_and_the_terminal_stays_clean(
         progress = ProgressLog(storage.flow("raw").progress)
         wait_until(lambda: run.poll() is not None or bool(progress.last()), START_TIMEOUT_S)
         seen = penstock("status", "--storage", str(storage.path), "--json")
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=END_TIMEOUT_S) as scraped:
+            metrics = scraped.read().decode()
         # A second run, from here, is refused while that one lives.
         with pytest.raises(RunRefused, match=f"in use by process {run.pid}"):
             run_pipeline(pipeline, once=True, spark=spark)
@@ -227,6 +233,9 @@ def test_sigterm_ends_the_command_after_the_batch_and_the_terminal_stays_clean(
             run.communicate()
     assert run.returncode == 0, errors
     assert json.loads(seen.stdout)["run"]["pid"] == run.pid
+    assert f'penstock_pipeline_info{{pipeline="{pipeline.name}"}} 1.0' in metrics
+    for name in pipeline.flows:
+        assert f'penstock_pipeline_rows_in_total{{flow="{name}"}}' in metrics
     assert output == ""
     assert "Stopped after" in errors
     for noise in ("WARN", "incubator", "Traceback", "Exception", "log4j"):

@@ -18,6 +18,7 @@ from penstock.model.errors import Reason, Refused
 from penstock.model.ids import BrokerId, GroupId
 from penstock.model.lease_tokens import TOKEN_LENGTH, read_token
 from penstock.queues.commands import RecordState
+from penstock.records.record import Record
 from tests.unit.broker.queue_rig import EARLIEST, TOPIC, QueueNode, turns
 from tests.unit.lone_node import NODE
 from tests.waiting import until
@@ -238,6 +239,8 @@ async def test_a_queue_is_looked_at_without_leasing(tmp_path: Path) -> None:
         with pytest.raises(Refused) as caught:
             await rig.queueing.peek(TOPIC, G, records_max=5)
         assert caught.value.reason is Reason.GROUP_ID_NOT_FOUND
+        with pytest.raises(Refused, match="Nobody has polled topic jobs for group 'workers' yet"):
+            await rig.queueing.stats(TOPIC, G)
         (one,) = await rig.poll(1)
         peeked = await rig.queueing.peek(TOPIC, G, records_max=5)
         assert [(each.record.value, each.attempt) for each in peeked] == [(b"b", 0), (b"c", 0)]
@@ -253,6 +256,16 @@ async def test_a_queue_is_looked_at_without_leasing(tmp_path: Path) -> None:
         assert (second.ready, second.leased, second.oldest_ms) == (0, 0, -1)
         assert stats.oldest_age_ms > 0
         assert not stats.is_paused
+
+
+async def test_partitions_that_nobody_polled_yet_are_left_out(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        await rig.poll()
+        await rig.desk.serve("GrowTopic", calls.encode(calls.GrowTopic(name=TOPIC, partitions=2)))
+        assert [each.partition for each in (await rig.queueing.stats(TOPIC, G)).partitions] == [0]
+        assert await rig.queueing.peek(TOPIC, G, records_max=1) == []
+        await rig.poll()
+        assert len((await rig.queueing.stats(TOPIC, G)).partitions) == 2
 
 
 async def test_a_purge_leaves_only_what_is_leased(tmp_path: Path) -> None:
@@ -288,6 +301,33 @@ async def test_a_paused_queue_gives_nothing_until_it_is_resumed(tmp_path: Path) 
         assert rig.node.cluster.group_configs.get(G) is None
 
 
+async def test_records_expire_by_header_and_by_setting(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        expiry = {"penstock.queue.expiry.enable": "true", "penstock.queue.expiry.ms": "60000"}
+        await rig.node.set_group(GroupId(G), **expiry)
+        now_ms = rig.node.services.clock.now_ms()
+        hour_ago = now_ms - 3_600_000
+
+        def record(value: bytes, timestamp_ms: int, after: bytes | None = None) -> Record:
+            headers = () if after is None else (("penstock.expire.after", after),)
+            return Record(value=value, timestamp_ms=timestamp_ms, headers=headers)
+
+        await rig.node.send_records(record(b"old", hour_ago), record(b"new", now_ms))
+        await rig.node.send_records(record(b"all old", hour_ago))
+        await rig.node.send_records(
+            record(b"long", hour_ago, b"PT2H"),
+            record(b"short", now_ms - 10, b"5"),
+            record(b"wrong", now_ms, b"soon"),
+            record(b"wrong and old", hour_ago, b"soon"),
+        )
+        found: list[bytes | None] = []
+        while messages := await rig.poll(1):
+            found += values(messages)
+        assert found == [b"new", b"long", b"wrong"]
+        (partition,) = (await rig.queueing.stats(TOPIC, G)).partitions
+        assert (partition.expired, partition.leased, partition.ready) == (4, 3, 0)
+
+
 async def test_a_group_that_sets_its_start_is_followed(tmp_path: Path) -> None:
     async with running(tmp_path) as rig:
         await rig.node.set_group(GroupId("late"), **{"share.auto.offset.reset": "latest"})
@@ -317,3 +357,15 @@ async def test_wrong_calls_are_refused(tmp_path: Path) -> None:
         assert await reason(settle) is Reason.INVALID_REQUEST
         redrive = queue_calls.RedriveQueue(topic=TOPIC, group=G, limit=10)
         assert await reason(redrive) is Reason.INVALID_REQUEST
+
+
+async def test_many_tokens_are_settled_by_several_calls(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        await rig.node.set_group(GroupId(G), **{"share.partition.max.record.locks": "3000"})
+        count = queue_calls.CLAIMS_PER_CALL_MAX + 200
+        await rig.node.send_records(*(Record(value=b"x", timestamp_ms=1) for _ in range(count)))
+        messages = await rig.poll(count)
+        assert len(messages) == count
+        outcomes = await rig.outcomes("ack", *(each.token for each in reversed(messages)))
+        assert outcomes == ["ok"] * count
+        assert rig.machine().start == count

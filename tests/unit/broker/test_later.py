@@ -1,5 +1,6 @@
 """Proves that an answer that comes later lets go of whatever waited for it."""
 
+import asyncio
 import gc
 import weakref
 from typing import Any
@@ -36,3 +37,24 @@ def test_an_answer_and_what_waits_for_it_are_no_work_for_the_garbage_collector(e
         assert gone() is None
     finally:
         gc.enable()
+
+
+async def test_an_answer_is_dropped_if_the_one_who_waits_goes_away_in_the_same_turn() -> None:
+    dropped: list[int] = []
+
+    class Held(Later[int]):
+        def drop(self, answer: int) -> None:
+            dropped.append(answer)
+
+    later = Held()
+
+    async def wait() -> int:
+        return await later
+
+    waiting = asyncio.ensure_future(wait())
+    await asyncio.sleep(0)
+    later.settle(7)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert dropped == [7]

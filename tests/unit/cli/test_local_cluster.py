@@ -67,6 +67,7 @@ def test_a_node_says_how_it_is_started_again() -> None:
     child = ChildBroker(
         "my data",
         kafka=":1",
+        grpc=":4",
         http=":3",
         node=2,
         peer=":2",
@@ -75,6 +76,6 @@ def test_a_node_says_how_it_is_started_again() -> None:
         environment={"PENSTOCK_PEER_SECRET": "hidden"},
     )
     assert child.command_line == (
-        "penstock up --node 2 --kafka :1 --http :3 --data-dir 'my data' --peer :2 --cluster 2=:2 "
-        "--set num.partitions=3"
+        "penstock up --node 2 --kafka :1 --grpc :4 --http :3 --data-dir 'my data' --peer :2 "
+        "--cluster 2=:2 --set num.partitions=3"
     )

@@ -24,6 +24,7 @@ COMMANDS = [
     "config",
     "profile",
     "log",
+    "schema",
     "sql",
     "bench",
     "doctor",

@@ -305,6 +305,17 @@ class NaiveQueue:
             if entry.state is LEASED and entry.member_id == member_id:
                 self._undo(offset)
 
+    def outdate(self, spans: Sequence[tuple[int, int]]) -> int:
+        """What could be delivered at this moment, and is too old."""
+        old = {at for first, last in spans for at in range(first, last + 1)}
+        found = [at for at in self.entries if at in old and self.is_free(at)]
+        for offset in found:
+            self._give_up(offset, Death.EXPIRED)
+            if not self.settings.keeps_expired:
+                self.entries[offset] = Entry(DEAD, self.entries[offset].attempts)
+        self._advance()
+        return len(found)
+
     def purge(self, end: int) -> None:
         for offset in range(self.start, max(end, self.end)):
             if offset >= self.end or (

@@ -66,7 +66,8 @@ class Simulation:
         self.of_doors: list[tuple[int, Callable[[], None]]] = []
         if self.maybe(0.5):
             self.members = [*MEMBERS, *DOOR_MEMBERS]
-            self.of_doors = [(6, self.settle), (1, self.undo), (1, self.purge)]
+            self.of_doors = [(6, self.settle), (1, self.undo), (1, self.purge), (1, self.outdate)]
+            self.settings = replace(self.settings, keeps_expired=self.maybe(0.5))
         self.now_ms = 1
         self.naive = NaiveQueue(self.settings)
         self.machine = ShareMachine(start=0)
@@ -274,6 +275,14 @@ class Simulation:
         member_id = self.one_of(self.members)
         self.apply(self.machine.decide_undone(member_id, self.settings))
         self.naive.undo(member_id)
+
+    def outdate(self) -> None:
+        some = [(first, last) for first, last in self.batches if self.maybe(0.2)]
+        spans = [(max(first, self.naive.start), last) for first, last in some]
+        spans = [span for span in spans if span[0] <= span[1] < self.naive.end]
+        change, count = self.machine.decide_outdated(spans, self.settings)
+        self.apply(change)
+        assert count == self.naive.outdate(spans)
 
     def purge(self) -> None:
         end = self.choices.randint(self.naive.start, max(self.naive.start, self.log_end))

@@ -354,6 +354,21 @@ def purges_all(self: ShareMachine, end: int, settings: ShareSettings) -> Change:
     return self.change_of(gone)
 
 
+@mutation("a record expires in somebody's hands", (ShareMachine, "decide_outdated"))
+def expires_leased(self: ShareMachine, spans: Any, settings: ShareSettings) -> Any:
+    found = [each for first, last in spans for each in self._ranges.between(first, last)]
+    alive = [each for each in found if each.state in (RecordState.AVAILABLE, RecordState.LEASED)]
+    dead = [Range(each.first, each.last, RecordState.DEAD, each.attempts) for each in alive]
+    return self.change_of(dead), sum(each.last - each.first + 1 for each in dead)
+
+
+@mutation("an expired record seems to have been tried too often", *_AFTER)
+@_except
+def wrong_expiry(before: Range, event: Event, settings: ShareSettings) -> Range | None:
+    result = _after(before, event, settings) if event is Event.OUTDATE else None
+    return result and result._replace(death=Death.TRIED_TOO_OFTEN if result.death else Death.NONE)
+
+
 @mutation("a poll's lease has the group's time", (ShareMachine, "decide_acquire"))
 def one_time_for_all(self: ShareMachine, *args: Any, settings: ShareSettings, **kwargs: Any) -> Any:
     return _decide_acquire(self, *args, settings=replace(settings, lease_ms=100), **kwargs)

@@ -6,13 +6,14 @@ tests/soak/test_registry_beside_apicurio.py), and of Protobuf follows from Confl
 
 import json
 import random
+import sys
 from typing import Any
 
 import pytest
 
 from penstock.registry import decisions
 from penstock.registry.decisions import Config
-from penstock.registry.errors import INVALID_SCHEMA, RegistryError
+from penstock.registry.errors import INVALID_SCHEMA, SCHEMA_TOO_LARGE, RegistryError
 from penstock.registry.schemas import Used, parse
 from tests.soak.registry_requests import INVALID, LEVELS, PAIRS
 
@@ -230,3 +231,18 @@ def test_protobuf_comes_back_from_its_descriptor() -> None:
     assert again.normalized == first.normalized
     assert again.formatted("serialized") == first.formatted("serialized")
     assert not again.faults_reading(first)
+
+
+@pytest.mark.parametrize("kind", ["AVRO", "JSON", "PROTOBUF"])
+def test_a_missing_library_is_named(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("avro", "json_schema", "protobuf"):
+        monkeypatch.setitem(sys.modules, f"penstock.registry.{name}.parsing", None)
+    with pytest.raises(RegistryError, match=r"penstock-mq\[registry\]") as refused:
+        parse(kind, f'"{kind}-without"')
+    assert refused.value.status == 501
+
+
+def test_protobuf_that_would_take_long_is_refused() -> None:
+    with pytest.raises(RegistryError) as refused:
+        parse("PROTOBUF", 'syntax = "proto3"; ' + ";" * 200_000)
+    assert refused.value.code == SCHEMA_TOO_LARGE

@@ -26,6 +26,7 @@ def shape(rig: Rig) -> list[tuple[str, int, int, bool]]:
     for state in (rig.replayed(), rig.compacted()):
         assert state.subjects == rig.state.subjects
         assert state.next_id == rig.state.next_id
+        assert state.text_length == rig.state.text_length
         assert (state.modes, state.configs) == (rig.state.modes, rig.state.configs)
     return [
         (each.subject, each.number, each.schema.id, each.is_deleted)
@@ -252,3 +253,15 @@ def test_what_others_wrote_is_read() -> None:
     for key, value in ((b"hello", b"x"), (None, None), (theirs[2][0], b"[]"), (b"\xff", b"")):
         with pytest.raises(UnknownRecord):
             decode(key, value)
+
+
+def test_a_full_registry_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig()
+    rig.register("one", INT)
+    monkeypatch.setattr(decisions, "TEXT_LENGTH_MAX", rig.state.text_length)
+    assert code_of(rig.register, "one", WITH_B) == errors.STORE_FAILED
+    assert rig.register("one", INT) == 1
+    for permanent in (False, True):
+        rig.do(decisions.delete_subject, "one", permanent=permanent)
+    assert rig.state.text_length == 0
+    assert rig.register("two", INT) == 2

@@ -1,7 +1,8 @@
 """Answers what doors ask about topics, settings, groups and nodes."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from penstock.broker.configs import (
@@ -153,7 +154,11 @@ GroupCall: TypeAlias = (
 
 
 async def at_coordinator(desk: Desk, call: GroupCall) -> BrokerId:
-    return (await desk.services.groups.find_coordinator(GroupId(call.group_id)))[0]
+    return await find_coordinator(desk, call.group_id)
+
+
+async def find_coordinator(desk: Desk, group_id: str) -> BrokerId:
+    return (await desk.services.groups.find_coordinator(GroupId(group_id)))[0]
 
 
 async def list_groups(desk: Desk, _: calls.ListGroups) -> calls.GroupList:
@@ -245,15 +250,21 @@ async def read_group_offsets(desk: Desk, call: calls.ReadGroupOffsets) -> calls.
 
 
 async def commit_group_offsets(desk: Desk, call: calls.CommitGroupOffsets) -> calls.Done:
-    command = CommitOffsets(
-        group_id=GroupId(call.group_id),
-        offsets=tuple(
-            OffsetToCommit(TopicName(each.topic), each.partition, each.offset, -1, each.metadata)
-            for each in call.offsets
-        ),
+    return await commit(
+        desk, CommitOffsets(group_id=GroupId(call.group_id), offsets=()), call.offsets
     )
-    outcomes = await desk.services.groups.commit_offsets(command)
-    for each, reason in zip(call.offsets, outcomes, strict=True):
+
+
+async def commit(
+    desk: Desk, command: CommitOffsets, offsets: Sequence[calls.GroupOffset]
+) -> calls.Done:
+    """As whom the command says; raises Refused for the first that can't be committed."""
+    wanted = tuple(
+        OffsetToCommit(TopicName(each.topic), each.partition, each.offset, -1, each.metadata)
+        for each in offsets
+    )
+    outcomes = await desk.services.groups.commit_offsets(replace(command, offsets=wanted))
+    for each, reason in zip(offsets, outcomes, strict=True):
         if reason is not None:
             raise Refused(reason, _explained(reason, f"{each.topic}-{each.partition}"))
     return calls.Done()

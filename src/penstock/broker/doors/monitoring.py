@@ -7,6 +7,7 @@ has no copy of.
 """
 
 import asyncio
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -48,13 +49,24 @@ class Turns:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._since = clock.monotonic()
+        # Of CPU time: what other programs took of the machine is not this one's doing.
+        self.longest_s = 0.0
+        self.begin()
 
     async def pause(self) -> None:
         """To be called often: it waits only if this turn has lasted long enough."""
         if self._clock.monotonic() - self._since > TURN_S_MAX:
+            self.end()
             await asyncio.sleep(0)
-            self._since = self._clock.monotonic()
+            self.begin()
+
+    def begin(self) -> None:
+        """Others had their turn."""
+        self._since = self._clock.monotonic()
+        self._cpu_since = time.thread_time()
+
+    def end(self) -> None:
+        self.longest_s = max(self.longest_s, time.thread_time() - self._cpu_since)
 
 
 @dataclass(slots=True)
@@ -106,7 +118,9 @@ class _Collection:
         self._samples["penstock_series_left_out"] = [
             ((family,), count) for family, count in self._left_out.items()
         ]
+        self._turns.end()
         self._gauge("penstock_scrape_seconds", self._clock.monotonic() - began)
+        self._gauge("penstock_scrape_turn_seconds", self._turns.longest_s)
         return calls.NodeMetrics(samples=_sendable(self._samples), clients=clients)
 
     def _gauge(self, name: str, value: float, *labels: str) -> None:
@@ -281,7 +295,9 @@ class _Collection:
             if node is not None and len(by_node.setdefault(node, [])) < PLACES_MAX:
                 by_node[node].append(place)
             await self._turns.pause()
+        self._turns.end()
         answers = await asyncio.gather(*(self._ask(*item) for item in by_node.items()))
+        self._turns.begin()
         return {place: found for answer in answers for place, found in answer.items()}
 
     def _holder(self, topic: str, partition: int) -> BrokerId | None:
@@ -317,8 +333,10 @@ class _Collection:
 
     async def _machine(self) -> None:
         services = self._services
+        self._turns.end()
         self._samples.update(await asyncio.to_thread(process_samples))
         usage = await services.log_directories.usage()
+        self._turns.begin()
         if usage is not None:
             self._gauge("penstock_disk_free_bytes", usage.free)
             self._gauge("penstock_disk_size_bytes", usage.total)

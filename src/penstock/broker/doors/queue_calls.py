@@ -16,7 +16,9 @@ LEASE_MS_MIN = 1_000
 LEASE_MS_MAX = 12 * 3_600_000
 # How long a record that is given back may wait.
 NACK_DELAY_MS_MAX = 24 * 3_600_000
+# Tokens of one request to a door, and of one call: the broker does nothing else meanwhile.
 CLAIMS_MAX = 10_000
+CLAIMS_PER_CALL_MAX = 1_000
 
 
 # Polling
@@ -115,6 +117,8 @@ class PeekedPart(Answer):
 
 class Peeked(Answer):
     parts: list[PeekedPart]
+    # Whether the queue has any partition yet.
+    is_there: bool = True
 
 
 class PeekQueue(Call[Peeked]):
@@ -141,6 +145,8 @@ class QueuePartition(Answer):
     redriven: int
     # When the oldest record that can be delivered was written, by its batch; -1 if there is none.
     oldest_ms: int
+    # Too old to be delivered, since the leader opened the queue.
+    expired: int = 0
 
 
 class QueueState(Answer):

@@ -35,7 +35,7 @@ _MEANS_NOTHING: Final = frozenset({Outcome.EXPIRED, Outcome.DONE, Outcome.UNKNOW
 async def opened(
     queues: Queues, topic_id: TopicId, group: str, partitions: Iterable[int], *, makes: bool = False
 ) -> list[LedQueue]:
-    """All of them, open; raises Refused. One that nobody asked for before is made, if wanted."""
+    """All of them, open; raises Refused. One that nobody asked for before is made, or left out."""
     group_id = GroupId(group)
     led = [queues.lead(group_id, topic_id, partition) for partition in partitions]
     opening = [queue.open() for queue in led]
@@ -44,9 +44,11 @@ async def opened(
         try:
             await commit
         except Refused as refused:
-            if refused.reason is not Reason.GROUP_ID_NOT_FOUND or not makes:
+            if refused.reason is not Reason.GROUP_ID_NOT_FOUND:
                 raise
             missing.append(queue)
+    if missing and not makes:
+        return [queue for queue in led if queue not in missing]
     if missing:
         starts = {queue.key.partition: _start(queues, queue) for queue in missing}
         await queues.initialize(group_id, {topic_id: starts})
@@ -163,7 +165,10 @@ async def _settle_one(
     desk: Desk, call: queue_calls.SettlePartitions, partition: int, indexes: list[int]
 ) -> tuple[list[int], LedQueue, Sequence[Outcome], Commit]:
     topic_id = TopicId(call.topic_id)
-    (queue,) = await opened(desk.services.queues, topic_id, call.group, [partition])
+    led = await opened(desk.services.queues, topic_id, call.group, [partition])
+    if not led:
+        raise Refused(Reason.GROUP_ID_NOT_FOUND)
+    (queue,) = led
     claims = [
         Claim(each.offset, each.attempt, each.proof)
         for each in (call.claims[index] for index in indexes)
@@ -188,7 +193,8 @@ async def peek_partitions(desk: Desk, call: queue_calls.PeekPartitions) -> queue
     queues, parts = desk.services.queues, []
     left, bytes_left = call.records_max, call.bytes_max
     topic_id = TopicId(call.topic_id)
-    for queue in await opened(queues, topic_id, call.group, call.partitions):
+    led = await opened(queues, topic_id, call.group, call.partitions)
+    for queue in led:
         if left <= 0 or bytes_left <= 0:
             break
         batches, ranges = await _peek(queues, queue, left, bytes_left)
@@ -198,7 +204,7 @@ async def peek_partitions(desk: Desk, call: queue_calls.PeekPartitions) -> queue
         bytes_left -= len(batches)
         part = queue_calls.PeekedPart(partition=queue.key.partition, batches=batches, ranges=ranges)
         parts.append(part)
-    return queue_calls.Peeked(parts=parts)
+    return queue_calls.Peeked(parts=parts, is_there=bool(led))
 
 
 async def _peek(
@@ -269,6 +275,7 @@ async def _stat(queues: Queues, queue: LedQueue) -> queue_calls.QueuePartition:
         dead=machine.letters.sent_count,
         redriven=machine.letters.redriven_count,
         oldest_ms=oldest_ms,
+        expired=queue.expired_count,
     )
 
 

@@ -76,6 +76,11 @@ def _leaderless(topic: Topic, partitions: Sequence[int]) -> Refused:
     return Refused(Reason.LEADER_NOT_AVAILABLE, detail)
 
 
+def _never_polled(topic: Topic, group: str) -> Refused:
+    detail = f"Nobody has polled topic {topic.name} for group {group!r} yet, so there is no queue."
+    return Refused(Reason.GROUP_ID_NOT_FOUND, detail)
+
+
 async def _ask_leaders(
     desk: Desk,
     topic: Topic,
@@ -290,7 +295,7 @@ async def settle_leases(desk: Desk, call: queue_calls.SettleLeases) -> queue_cal
         _check_between("lease_ms", call.lease_ms, low, high)
     if call.delay_ms is not None:
         _check_between("delay_ms", call.delay_ms, 0, queue_calls.NACK_DELAY_MS_MAX)
-    _check_between("number of tokens", len(call.claims), 0, queue_calls.CLAIMS_MAX)
+    _check_between("number of tokens", len(call.claims), 0, queue_calls.CLAIMS_PER_CALL_MAX)
     outcomes = ["" for _ in call.claims]
     for index, claim in enumerate(call.claims):
         if not 0 <= claim.partition < topic.partitions or call.topic_id != topic.topic_id:
@@ -391,6 +396,8 @@ async def peek_queue(desk: Desk, call: queue_calls.PeekQueue) -> queue_calls.Pee
         )
 
     answers = await _ask_leaders(desk, topic, range(topic.partitions), make_call)
+    if not any(answer.is_there for answer in answers):
+        raise _never_polled(topic, call.group)
     parts = [part for answer in answers for part in answer.parts]
     return queue_calls.Peeked(parts=sorted(parts, key=lambda part: part.partition))
 
@@ -408,6 +415,8 @@ async def queue_stats(desk: Desk, call: queue_calls.QueueStats) -> queue_calls.Q
     partitions = sorted(
         (each for answer in answers for each in answer.partitions), key=lambda each: each.partition
     )
+    if not partitions:
+        raise _never_polled(topic, call.group)
     oldest = [each.oldest_ms for each in partitions if each.oldest_ms >= 0]
     now_ms = desk.services.clock.now_ms()
     return queue_calls.QueueState(

@@ -56,16 +56,16 @@ def demo(
     picture: Path | None,
     as_json: bool,
 ) -> None:
-    """Sensors send temperatures to three nodes, Spark watches, two controllers hear its alerts.
+    """Run the live demo: sensors, three nodes, a Spark pipeline and its alerts.
 
-    Starts three nodes on free ports, with data in a temporary directory, and beside them the IoT
-    pipeline on this machine's Spark; `penstock pipeline init --example iot` gives you that. In the
-    middle it kills the node that leads most with SIGKILL, shows how long the writes pause, and
-    starts it again.
+    Sensors send temperatures to three nodes, on free ports, with data in a temporary directory.
+    Spark runs the IoT pipeline on this machine, and two controllers read its alerts. In the middle,
+    the demo kills the node that leads the most partitions with SIGKILL, shows how long the writes
+    pause, and starts the node again. To get the pipeline: `penstock pipeline init --example iot`.
 
-    Ends by itself with a summary, later than asked where Spark is slow to start. Fails when a
-    reading is lost, doubled or out of order, or when the tables or alerts of Spark are not what
-    plain Python computes. The time from sensor to controller counts once Spark is warm.
+    The demo ends with a summary. If Spark is slow to start, that takes longer than --seconds. It
+    fails if a reading is lost, doubled or out of order, or if the tables or alerts of Spark are not
+    what plain Python computes. The time from sensor to controller counts once Spark is warm.
     """
     from penstock.cli.demo.report import report
     from penstock.cli.demo.run import Wishes, run_demo

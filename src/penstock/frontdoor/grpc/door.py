@@ -4,17 +4,18 @@ import asyncio
 import contextlib
 import logging
 import os
-import shutil
+import secrets
 import socket
+import sys
 import tempfile
 import time
 from collections.abc import Collection, Sequence
-from pathlib import Path
 from typing import Final
 
 import grpc
-from grpc_health.v1 import health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from google.protobuf.descriptor_pool import DescriptorPool
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from penstock.frontdoor.grpc import limits
 from penstock.frontdoor.grpc.context import Context
@@ -59,16 +60,18 @@ class GrpcDoor:
         )
 
     async def run_until_stopped(self) -> None:
-        # Only this user may look into it.
-        folder = tempfile.mkdtemp(prefix="penstock-grpc-")
-        try:
-            await self._run(Path(folder) / "inner")
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        if sys.platform == "linux":
+            # Not in the file system, so nothing is left behind however the process ends.
+            name = f"penstock-{secrets.token_hex(16)}"
+            await self._run(f"unix-abstract:{name}", f"\0{name}")
+            return
+        with tempfile.TemporaryDirectory(prefix="penstock-grpc-") as folder:
+            await self._run(f"unix:{folder}/inner", f"{folder}/inner")
 
-    async def _run(self, inner: Path) -> None:
+    async def _run(self, target: str, inner: str) -> None:
+        """The same socket, as gRPC writes it and as the system does."""
         server = make_server(self._context)
-        server.add_insecure_port(f"unix:{inner}")
+        server.add_insecure_port(target)
         await server.start()
         relay = Relay(self._sockets, inner, memory_bytes)
         relay.open()
@@ -90,8 +93,17 @@ def make_server(context: Context) -> grpc.aio.Server:
         [make_handler(context, service, SERVICES[name]) for name, service in services.items()]
     )
     health_pb2_grpc.add_HealthServicer_to_server(Health(context, names), server)
-    reflection.enable_server_reflection((*names, HEALTH_NAME, reflection.SERVICE_NAME), server)
+    names += [HEALTH_NAME, reflection.SERVICE_NAME]
+    reflection.enable_server_reflection(names, server, _pool_of_all())
     return server
+
+
+def _pool_of_all() -> DescriptorPool:
+    """What reflection describes: our own messages are in a pool of their own."""
+    pool = DescriptorPool()
+    for each in (DESCRIPTOR, health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR):
+        pool.AddSerializedFile(each.serialized_pb)
+    return pool
 
 
 def memory_bytes() -> int:

@@ -15,7 +15,9 @@ _FILE: Final = "penstock_v1.binpb"
 _described = descriptor_pb2.FileDescriptorSet.FromString(
     files("penstock.frontdoor.grpc").joinpath(_FILE).read_bytes()
 )
-DESCRIPTOR = descriptor_pool.Default().AddSerializedFile(_described.file[0].SerializeToString())
+# A pool of its own, since code that was generated from the same file may be in the process too.
+POOL = descriptor_pool.DescriptorPool()
+DESCRIPTOR = POOL.AddSerializedFile(_described.file[0].SerializeToString())
 
 for _name, _type in DESCRIPTOR.message_types_by_name.items():
     globals()[_name] = message_factory.GetMessageClass(_type)

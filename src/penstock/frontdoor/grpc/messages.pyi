@@ -566,6 +566,78 @@ class CommitGroupOffsetsRequest(_message.Message):
     offsets: _containers.RepeatedCompositeFieldContainer[GroupOffset]
     def __init__(self, group_id: _Optional[str] = ..., offsets: _Optional[_Iterable[_Union[GroupOffset, _Mapping]]] = ...) -> None: ...
 
+class AcquireLockRequest(_message.Message):
+    __slots__ = ("name", "owner", "lease_ms", "wait_ms")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    owner: str
+    lease_ms: int
+    wait_ms: int
+    def __init__(self, name: _Optional[str] = ..., owner: _Optional[str] = ..., lease_ms: _Optional[int] = ..., wait_ms: _Optional[int] = ...) -> None: ...
+
+class LockInfo(_message.Message):
+    __slots__ = ("name", "owner", "fencing_token", "lease_ms", "left_ms", "waiters")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    FENCING_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    LEFT_MS_FIELD_NUMBER: _ClassVar[int]
+    WAITERS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    owner: str
+    fencing_token: int
+    lease_ms: int
+    left_ms: int
+    waiters: int
+    def __init__(self, name: _Optional[str] = ..., owner: _Optional[str] = ..., fencing_token: _Optional[int] = ..., lease_ms: _Optional[int] = ..., left_ms: _Optional[int] = ..., waiters: _Optional[int] = ...) -> None: ...
+
+class RenewLockRequest(_message.Message):
+    __slots__ = ("name", "owner", "fencing_token", "lease_ms")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    FENCING_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    owner: str
+    fencing_token: int
+    lease_ms: int
+    def __init__(self, name: _Optional[str] = ..., owner: _Optional[str] = ..., fencing_token: _Optional[int] = ..., lease_ms: _Optional[int] = ...) -> None: ...
+
+class ReleaseLockRequest(_message.Message):
+    __slots__ = ("name", "owner", "fencing_token")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    FENCING_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    owner: str
+    fencing_token: int
+    def __init__(self, name: _Optional[str] = ..., owner: _Optional[str] = ..., fencing_token: _Optional[int] = ...) -> None: ...
+
+class DescribeLockRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class FoundLock(_message.Message):
+    __slots__ = ("lock",)
+    LOCK_FIELD_NUMBER: _ClassVar[int]
+    lock: LockInfo
+    def __init__(self, lock: _Optional[_Union[LockInfo, _Mapping]] = ...) -> None: ...
+
+class ListLocksRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class LockList(_message.Message):
+    __slots__ = ("locks",)
+    LOCKS_FIELD_NUMBER: _ClassVar[int]
+    locks: _containers.RepeatedCompositeFieldContainer[LockInfo]
+    def __init__(self, locks: _Optional[_Iterable[_Union[LockInfo, _Mapping]]] = ...) -> None: ...
+
 class ListTopicsRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -743,18 +815,9 @@ class DescribeNodeRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class NodeStatus(_message.Message):
-    __slots__ = ("node", "unready", "gauges")
-    class GaugesEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
-        key: str
-        value: float
-        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    __slots__ = ("node", "unready")
     NODE_FIELD_NUMBER: _ClassVar[int]
     UNREADY_FIELD_NUMBER: _ClassVar[int]
-    GAUGES_FIELD_NUMBER: _ClassVar[int]
     node: int
     unready: str
-    gauges: _containers.ScalarMap[str, float]
-    def __init__(self, node: _Optional[int] = ..., unready: _Optional[str] = ..., gauges: _Optional[_Mapping[str, float]] = ...) -> None: ...
+    def __init__(self, node: _Optional[int] = ..., unready: _Optional[str] = ...) -> None: ...

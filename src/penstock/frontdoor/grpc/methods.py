@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
@@ -20,6 +20,9 @@ from penstock.model.errors import Refused
 Answer: TypeAlias = Callable[[Context, Any, Call], Awaitable[Any]]
 Talk: TypeAlias = Callable[[Context, Conversation[Any]], Awaitable[None]]
 Methods: TypeAlias = Mapping[str, Answer | Talk]
+
+# The door's name in metrics.
+GRPC: Final = "grpc"
 
 logger = logging.getLogger(__name__)
 
@@ -38,33 +41,45 @@ def make_handler(
 def _make_method(context: Context, method: MethodDescriptor, answer: Any) -> grpc.RpcMethodHandler:
     """Bytes are decoded here, where it can be said what is wrong with them."""
     decode = GetMessageClass(method.input_type).FromString
+    requests = context.parts.counts.requests(
+        GRPC, f"{method.containing_service.name}/{method.name}"
+    )
+    now_s = asyncio.get_running_loop().time
     if method.client_streaming:
 
         async def talk(_: Any, call: grpc.aio.ServicerContext[bytes, bytes]) -> None:
             try:
                 await answer(context, _Conversation(call, decode))
-            except Exception as failure:
-                await _end(call, method, failure)
+            except Exception as problem:
+                failure = _failure(method, problem)
+                # How long a stream was open says nothing, so only its end is counted.
+                requests.failed(failure.code.name)
+                await failure.end(call)
 
         return grpc.stream_stream_rpc_method_handler(talk)
 
     async def serve(payload: bytes, call: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+        began_s = now_s()
         try:
             reply = await answer(context, _decoded(decode, payload), _Call(call))
             return reply.SerializeToString()  # type: ignore[no-any-return]
-        except Exception as failure:
-            await _end(call, method, failure)
+        except Exception as problem:
+            failure = _failure(method, problem)
+            requests.failed(failure.code.name)
+            await failure.end(call)
+        finally:
+            requests.seconds.observe(now_s() - began_s)
 
     return grpc.unary_unary_rpc_method_handler(serve)
 
 
-async def _end(call: Any, method: MethodDescriptor, failure: Exception) -> NoReturn:
-    if isinstance(failure, Refused):
-        failure = Failure.of(failure)
-    elif not isinstance(failure, Failure):
-        logger.error("%s failed", method.full_name, exc_info=failure)
-        failure = bug()
-    await failure.end(call)
+def _failure(method: MethodDescriptor, problem: Exception) -> Failure:
+    if isinstance(problem, Failure):
+        return problem
+    if isinstance(problem, Refused):
+        return Failure.of(problem)
+    logger.error("%s failed", method.full_name, exc_info=problem)
+    return bug()
 
 
 def _decoded(decode: Callable[[bytes], Any], payload: bytes) -> Any:

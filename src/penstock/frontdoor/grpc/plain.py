@@ -13,7 +13,9 @@ from penstock.frontdoor.grpc.methods import Answer, Methods
 from penstock.frontdoor.grpc.translation import to_message, to_struct
 
 
-def _plain(kind: type[calls.Call[Any]], reply: type[Any]) -> Answer:
+def plain(kind: type[calls.Call[Any]], reply: type[Any]) -> Answer:
+    """Answers a request by the broker's call with its fields."""
+
     async def answer(context: Context, request: Any, _: Call) -> Any:
         return to_message(reply, await context.parts.broker.ask(to_struct(kind, request)))
 
@@ -22,7 +24,7 @@ def _plain(kind: type[calls.Call[Any]], reply: type[Any]) -> Answer:
 
 def _of_topic(kind: type[calls.Call[Any]], reply: type[Any]) -> Answer:
     """After it, what is remembered of the topic may be wrong."""
-    answer = _plain(kind, reply)
+    answer = plain(kind, reply)
 
     async def forgetting(context: Context, request: Any, call: Call) -> Any:
         try:
@@ -46,21 +48,21 @@ async def change_settings(
 
 
 ADMINISTRATION: Methods = {
-    "ListTopics": _plain(calls.ListTopics, messages.TopicList),
-    "DescribeTopic": _plain(calls.DescribeTopic, messages.TopicDetails),
+    "ListTopics": plain(calls.ListTopics, messages.TopicList),
+    "DescribeTopic": plain(calls.DescribeTopic, messages.TopicDetails),
     "CreateTopic": _of_topic(calls.CreateTopic, messages.TopicSummary),
     "GrowTopic": _of_topic(calls.GrowTopic, messages.TopicSummary),
     "DeleteTopic": _of_topic(calls.DeleteTopic, messages.Done),
-    "DescribeSettings": _plain(calls.DescribeSettings, messages.SettingList),
+    "DescribeSettings": plain(calls.DescribeSettings, messages.SettingList),
     "ChangeSettings": change_settings,
-    "DescribeCluster": _plain(calls.DescribeCluster, messages.ClusterDetails),
-    "DescribeNode": _plain(calls.DescribeNode, messages.NodeStatus),
+    "DescribeCluster": plain(calls.DescribeCluster, messages.ClusterDetails),
+    "DescribeNode": plain(calls.DescribeNode, messages.NodeStatus),
 }
 
 GROUPS: Methods = {
-    "ListGroups": _plain(calls.ListGroups, messages.GroupList),
-    "DescribeGroup": _plain(calls.DescribeGroup, messages.GroupDetails),
-    "DeleteGroup": _plain(calls.DeleteGroup, messages.Done),
-    "ReadGroupOffsets": _plain(calls.ReadGroupOffsets, messages.GroupOffsets),
-    "CommitGroupOffsets": _plain(calls.CommitGroupOffsets, messages.Done),
+    "ListGroups": plain(calls.ListGroups, messages.GroupList),
+    "DescribeGroup": plain(calls.DescribeGroup, messages.GroupDetails),
+    "DeleteGroup": plain(calls.DeleteGroup, messages.Done),
+    "ReadGroupOffsets": plain(calls.ReadGroupOffsets, messages.GroupOffsets),
+    "CommitGroupOffsets": plain(calls.CommitGroupOffsets, messages.Done),
 }

@@ -1,7 +1,7 @@
 """Writing records: Publish, and PublishStream with many requests under way."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
 from penstock.frontdoor.grpc import limits, messages
@@ -25,7 +25,7 @@ async def publish(
 
 
 class _Begun(NamedTuple):
-    outcomes: Coroutine[Any, Any, list[Outcome]]
+    outcomes: Callable[[], Coroutine[Any, Any, list[Outcome]]]
     records: int
 
 
@@ -37,7 +37,7 @@ async def _begin(context: Context, topic: str, request: messages.PublishRequest)
 
 
 async def _finished(begun: _Begun) -> messages.PublishReply:
-    return publish_reply(await begun.outcomes, begun.records)
+    return publish_reply(await begun.outcomes(), begun.records)
 
 
 async def publish_stream(
@@ -88,13 +88,12 @@ class _Stream:
             await asyncio.wait([self._last])
         try:
             begun = await _begin(self._context, self._named_topic(), request)
-            work = _finished(begun)
+            self._last = asyncio.ensure_future(_finished(begun))
         except (Failure, Refused) as refused:
-            work = _failed(refused)
+            self._last = asyncio.ensure_future(_failed(refused))
         except BaseException:
             self._context.budget.give(size)
             raise
-        self._last = asyncio.ensure_future(work)
         try:
             await self._under_way.put((self._last, size))
         except BaseException:
@@ -129,8 +128,11 @@ class _Stream:
         while not self._under_way.empty():
             under_way = self._under_way.get_nowait()
             if isinstance(under_way, tuple):
-                under_way[0].cancel()
-                self._context.budget.give(under_way[1])
+                work, size = under_way
+                if not work.cancel() and not work.cancelled():
+                    # Somebody must have looked at what it raised.
+                    work.exception()
+                self._context.budget.give(size)
 
 
 async def _failed(failure: Failure | Refused) -> messages.PublishReply:

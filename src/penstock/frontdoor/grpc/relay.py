@@ -1,6 +1,6 @@
 """Brings connections to gRPC's library, which can't take over a socket that listens already.
 
-The library listens on a socket in a private folder. Each connection that a client makes is joined
+The library listens on a Unix socket. Each connection that a client makes is joined
 with one to there, and bytes go to and fro. So the broker may hold the port from its start, no
 connection is lost while the door opens, and this process decides how many there may be and which
 one has to go. It costs about a tenth of the processor's time of a small call (decision 43).
@@ -10,7 +10,6 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Coroutine, Sequence
-from pathlib import Path
 from typing import Any, Final, cast
 
 from penstock.frontdoor.grpc import limits
@@ -91,8 +90,9 @@ class Relay:
     """Accepts on the given sockets until `close`."""
 
     def __init__(
-        self, sockets: Sequence[socket.socket], inner: Path, memory_bytes: Callable[[], int]
+        self, sockets: Sequence[socket.socket], inner: str, memory_bytes: Callable[[], int]
     ) -> None:
+        """`inner` is the address of the library's Unix socket."""
         self._sockets = sockets
         self._inner = inner
         self._memory_bytes = memory_bytes
@@ -141,7 +141,11 @@ class Relay:
         try:
             await self._loop.connect_accepted_socket(lambda: client, accepted)
             server = _End(lambda: None)
-            await self._loop.create_unix_connection(lambda: server, str(self._inner))
+            inner = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            inner.setblocking(False)
+            # uvloop itself can't connect to an address that is not a path.
+            await self._loop.sock_connect(inner, self._inner)
+            await self._loop.create_unix_connection(lambda: server, sock=inner)
         except OSError as error:
             logger.warning("a connection can't be served: %s", error)
             self._forget(client)

@@ -3,7 +3,15 @@
 from collections.abc import Mapping
 from typing import Final
 
-from penstock.frontdoor.grpc import plain, publish, queue_subscription, queues, read, subscribe
+from penstock.frontdoor.grpc import (
+    locks,
+    plain,
+    publish,
+    queue_subscription,
+    queues,
+    read,
+    subscribe,
+)
 from penstock.frontdoor.grpc.methods import Methods
 
 STREAMS: Final[Methods] = {
@@ -20,5 +28,6 @@ SERVICES: Final[Mapping[str, Methods]] = {
     "Streams": STREAMS,
     "Queues": QUEUES,
     "Groups": plain.GROUPS,
+    "Locks": locks.METHODS,
     "Administration": plain.ADMINISTRATION,
 }

@@ -26,6 +26,9 @@ _PRECONDITION: Final = (
     Reason.INVALID_PRODUCER_EPOCH,
     Reason.INVALID_RECORD_STATE,
     Reason.FENCED_STATE_EPOCH,
+    Reason.LOCK_HELD,
+    Reason.LOCK_NOT_HELD,
+    Reason.OFFSET_NOT_EXPECTED,
 )
 _FORBIDDEN: Final = (Reason.POLICY_VIOLATION, Reason.TOPIC_DELETION_DISABLED)
 # Passing: the same request may succeed a moment later.

@@ -11,6 +11,7 @@ from typing import Final
 
 from penstock.frontdoor.http import (
     administration,
+    consumers,
     events,
     locks,
     openapi,
@@ -45,6 +46,7 @@ API_ROUTES: Final = (
     *queues.ROUTES,
     *queue_events.ROUTES,
     *administration.ROUTES,
+    *consumers.ROUTES,
     *locks.ROUTES,
     *operations.ROUTES,
 )
@@ -94,7 +96,7 @@ class App:
                 error = str(answer.status) if answer.status >= FIRST_ERROR else None
                 api = f"{request.method} {route_path}" if route_path else NO_ROUTE
                 took = self._now_s() - started
-                self._context.metrics.answered(HTTP, api, took, error)
+                self._context.metrics.counts.answered(HTTP, api, took, error)
 
     async def _answered(self, request: Request, raw_path: bytes) -> tuple[str, Answer | None]:
         """The path of the route and the answer; None if there is nobody to be answered."""

@@ -18,6 +18,7 @@ from penstock.frontdoor.remote.topics import Topics
 from penstock.frontdoor.remote.writing import Writer
 
 if TYPE_CHECKING:
+    from penstock.frontdoor.remote.consuming import Consumers
     from penstock.frontdoor.remote.registry import Registry
 
 T = TypeVar("T")
@@ -38,6 +39,8 @@ class Context:
     followed: dict[str, Callable[[str, int | None], None]] = field(default_factory=dict)
     # Made when it is first used; see http/registry.py.
     registry: "Registry | None" = None
+    # Likewise; see http/consumers.py.
+    consumers: "Consumers | None" = None
     bodies_bytes: int = 0
     streams: int = 0
     arrow_streams: int = 0

@@ -27,14 +27,16 @@ class HttpDoor:
             reader=parts.reader,
             queueing=parts.queueing,
             locks=parts.locks,
-            metrics=Metrics(),
+            metrics=Metrics(parts.counts),
             now_ms=lambda: time.time_ns() // 1_000_000,
         )
         self._server = server = HttpServer(App(self._context, hosts), sockets, drain_s)
-        self._context.metrics.connections[HTTP] = lambda: len(server.server_state.connections)
+        parts.counts.connections[HTTP] = lambda: len(server.server_state.connections)
 
     async def run_until_stopped(self) -> None:
         await self._server.run_until_stopped()
+        if self._context.consumers is not None:
+            await self._context.consumers.close_all()
 
     def stop(self) -> None:
         """Accepts no more, and lets what is in flight be answered."""

@@ -5,7 +5,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from penstock.frontdoor.http.limits import RECORDS_PER_REQUEST_MAX
+from penstock.frontdoor.http.limits import (
+    RECORDS_PER_ANSWER,
+    RECORDS_PER_ANSWER_MAX,
+    RECORDS_PER_REQUEST_MAX,
+    WAIT_S_MAX,
+)
 from penstock.frontdoor.http.problems import ProblemDocument as ProblemDocument
 from penstock.frontdoor.remote.locks import LEASE_MS, WAIT_MS_MAX
 from penstock.model.delivery_headers import DELAY_MS_MAX
@@ -223,6 +228,53 @@ class Health(Struct, omit_defaults=True):
     status: Literal["ok", "unready"]
     node: int | UnsetType = UNSET
     detail: str | UnsetType = UNSET
+
+
+# Consumers
+
+
+class NewConsumer(Struct, forbid_unknown_fields=True):
+    """A member of the group that reads these topics. `start` is for partitions without a committed
+    offset. It leaves the group when nobody asks it for anything for `idle_ms`."""
+
+    topics: Annotated[list[str], Meta(min_length=1, max_length=100)]
+    start: Literal["earliest", "latest"] = "latest"
+    idle_ms: Annotated[int, Meta(ge=10_000, le=3_600_000)] = 300_000
+
+
+class MadeConsumer(Struct):
+    """Use `consumer` in the paths of further requests, through the same node."""
+
+    consumer: str
+    group: str
+    node: int
+    idle_ms: int
+
+
+class ConsumerPoll(Struct, forbid_unknown_fields=True):
+    """`commit` commits what earlier polls delivered, before anything else."""
+
+    limit: Annotated[int, Meta(ge=1, le=RECORDS_PER_ANSWER_MAX)] = RECORDS_PER_ANSWER
+    wait_ms: Annotated[int, Meta(ge=0, le=int(WAIT_S_MAX * 1000))] = 0
+    commit: bool = True
+    encoding: Literal["auto", "json", "text", "base64"] = "auto"
+
+
+class ConsumerCommit(Struct, forbid_unknown_fields=True):
+    """Nothing has to be said: an empty object."""
+
+
+class PolledRecords(Struct):
+    """Records of one partition, in order."""
+
+    topic: str
+    records: list[StoredRecord]
+
+
+class Polled(Struct):
+    """What comes next, by partition."""
+
+    partitions: list[PolledRecords]
 
 
 # Locks

@@ -1,15 +1,14 @@
 """What the doors of this process count, and their broker's metrics beside it, as text."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from penstock.broker.doors.calls import ClientValues, NodeMetrics
 from penstock.frontdoor.http.pushed_values import pushed_values
+from penstock.frontdoor.remote.door_counts import DoorCounts
 from penstock.observe.exposition import pieces
 from penstock.observe.families import Sample
-from penstock.observe.instruments import Requests
-from penstock.observe.node_counters import request_errors, request_seconds
 
 HTTP: Final = "http"
 # Values of clients that are shown; they may push thousands.
@@ -17,22 +16,8 @@ CLIENT_SERIES_MAX: Final = 5_000
 
 
 class Metrics:
-    """Of all doors in this process; each says which it is."""
-
-    def __init__(self) -> None:
-        self._requests: dict[str, dict[str, Requests]] = {}
-        # How many connections each door has.
-        self.connections: dict[str, Callable[[], int]] = {}
-
-    def answered(self, door: str, api: str, seconds: float, error: str | None = None) -> None:
-        """`api` must be one of few: a route, and never the path that a client asked for."""
-        apis = self._requests.setdefault(door, {})
-        requests = apis.get(api)
-        if requests is None:
-            requests = apis[api] = Requests()
-        requests.seconds.observe(seconds)
-        if error is not None:
-            requests.failed(error)
+    def __init__(self, counts: DoorCounts | None = None) -> None:
+        self.counts = counts or DoorCounts()
 
     async def exposition(self, broker: NodeMetrics, streams: int, kind: str) -> bytes:
         samples = self._merged(broker, streams)
@@ -47,13 +32,7 @@ class Metrics:
         samples: dict[str, list[Sample]] = {
             family: list(found) for family, found in broker.samples.items()
         }
-        for door, apis in self._requests.items():
-            samples.setdefault("penstock_request_seconds", []).extend(request_seconds(door, apis))
-            errors = samples.setdefault("penstock_request_errors_total", [])
-            errors.extend(request_errors(door, apis))
-        samples.setdefault("penstock_connections", []).extend(
-            ((door,), count()) for door, count in self.connections.items()
-        )
+        self.counts.add_to(samples)
         samples["penstock_http_open_streams"] = [((), streams)]
         samples["penstock_client_metric"], left_out = client_samples(broker.clients)
         if left_out:

@@ -26,6 +26,8 @@ _CONFLICT = (
     Reason.INVALID_RECORD_STATE,
     Reason.FENCED_STATE_EPOCH,
     Reason.OFFSET_NOT_EXPECTED,
+    Reason.FENCED_MEMBER_EPOCH,
+    Reason.STALE_MEMBER_EPOCH,
     Reason.LOCK_HELD,
     Reason.LOCK_NOT_HELD,
 )

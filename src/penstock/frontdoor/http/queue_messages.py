@@ -102,12 +102,14 @@ class QueuePartition(Struct):
     dying: int
     dead: int
     redriven: int
+    expired: int
 
 
 class Queue(Struct):
     """How much is in a queue. `ready` messages can be delivered now; `delayed` ones wait for their
     time, `blocked` ones for an earlier message of their key. `dying` ones are on their way to the
-    dead-letter topic, and `dead` ones have arrived there. `oldest_age_ms` is the age of the oldest
+    dead-letter topic, and `dead` ones have arrived there. `expired` ones were too old, since the
+    leaders of the partitions opened the queue. `oldest_age_ms` is the age of the oldest
     message that is ready, by its batch."""
 
     topic: str
@@ -120,6 +122,7 @@ class Queue(Struct):
     dying: int
     dead: int
     redriven: int
+    expired: int
     oldest_age_ms: int | None
     partitions: list[QueuePartition]
 

@@ -21,7 +21,7 @@ from penstock.frontdoor.remote.queueing import Message, Messages, TokenOutcome
 
 MULTI_STATUS: Final = 207
 PEEKED: Final = 10
-_COUNTS: Final = ("ready", "leased", "delayed", "blocked", "dying", "dead", "redriven")
+_COUNTS: Final = ("ready", "leased", "delayed", "blocked", "dying", "dead", "redriven", "expired")
 # If all tokens of a request have one of these: what the client must change, or wait for.
 _STATUSES: Final = {"malformed": 400, "forbidden": 403, "unavailable": 503}
 _CONFLICT: Final = 409

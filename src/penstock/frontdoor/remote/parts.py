@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass
 
 from penstock.frontdoor.remote.broker import Broker, Channel
+from penstock.frontdoor.remote.door_counts import DoorCounts
 from penstock.frontdoor.remote.locks import Locks
 from penstock.frontdoor.remote.publishing import Publisher
 from penstock.frontdoor.remote.queueing import Queueing
@@ -20,6 +21,7 @@ class Parts:
     reader: Reader
     queueing: Queueing
     locks: Locks
+    counts: DoorCounts
 
     @classmethod
     def on(cls, channel: Channel) -> "Parts":
@@ -33,4 +35,5 @@ class Parts:
             reader=Reader(broker),
             queueing=Queueing(broker),
             locks=Locks(broker, now_s),
+            counts=DoorCounts(),
         )

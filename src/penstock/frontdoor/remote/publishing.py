@@ -12,10 +12,11 @@ the key. So the partition itself, on whichever node, recognises the request when
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from penstock.broker.doors.calls import Identify, ProducerIdentity, Publish, TopicInfo
@@ -25,6 +26,9 @@ from penstock.model.ids import COPIERS_FROM, KEYED_PRODUCERS_FROM
 from penstock.model.limits import KIB, MIB
 from penstock.records.batch import HEADER_SIZE, build_row_batch
 from penstock.records.rows import Row
+
+# Asked for when somebody waits: a coroutine that nobody awaits would be a bug.
+Submitted: TypeAlias = Callable[[], Coroutine[Any, Any, list[int]]]
 
 # Larger batches save nothing.
 BATCH_BYTES_TARGET: Final = 1 * MIB
@@ -111,19 +115,25 @@ class Publisher:
 
     # Publishing
 
-    def publish(
+    async def publish(
         self, topic: TopicInfo, partition: int, rows: Sequence[Row], key: str | None = None
-    ) -> Coroutine[Any, Any, list[int]]:
-        """The offset of each record, once all are safe; raises Refused. Records without a key have
-        their place in the lane when this returns, in the order of calls.
+    ) -> list[int]:
+        """The offset of each record, once all are safe; raises Refused."""
+        return await self.submit(topic, partition, rows, key)()
+
+    def submit(
+        self, topic: TopicInfo, partition: int, rows: Sequence[Row], key: str | None = None
+    ) -> Submitted:
+        """What is to be called and awaited for the offset of each record; both may raise Refused.
+        Records without a key have their place in the lane when this returns.
 
         Records that do not fit into one batch take several: then some may be written although this
         raises. `key` is an idempotency key: repeated with the same rows, it writes nothing twice.
         """
         chunks = _chunks(rows, _room(topic))
         if key is not None:
-            return self._publish_keyed(topic, partition, chunks, key)
-        return self._written(self._enqueue(topic, partition, chunks))
+            return partial(self._publish_keyed, topic, partition, chunks, key)
+        return partial(self._written, self._enqueue(topic, partition, chunks))
 
     async def _written(self, parts: Sequence[_Part]) -> list[int]:
         offsets: list[int] = []
@@ -149,6 +159,9 @@ class Publisher:
             raise Refused(Reason.THROTTLED, detail)
         create = asyncio.get_running_loop().create_future
         parts = [_Part(rows, each, create()) for rows, each in chunks]
+        for part in parts:
+            # The one who asked may be gone.
+            part.done.add_done_callback(_look_at)
         lane.waiting.extend(parts)
         lane.waiting_bytes += size
         self._waiting_bytes += size
@@ -289,6 +302,11 @@ def keyed_identity(topic_id: UUID, partition: int, chunk: int, key: str) -> tupl
     mixed = int.from_bytes(blake2b(text, digest_size=16).digest())
     number = mixed % (COPIERS_FROM - KEYED_PRODUCERS_FROM)
     return KEYED_PRODUCERS_FROM + number, (mixed >> 64) % _SEQUENCES
+
+
+def _look_at(done: "asyncio.Future[int]") -> None:
+    if not done.cancelled():
+        done.exception()
 
 
 def _room(topic: TopicInfo) -> int:

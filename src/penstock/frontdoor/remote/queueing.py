@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from penstock.broker.doors.queue_calls import (
+    CLAIMS_PER_CALL_MAX,
     CallOffPoll,
     Claim,
     LeasedPart,
@@ -37,7 +38,7 @@ from penstock.frontdoor.remote.broker import Broker
 from penstock.frontdoor.remote.reading import decoded
 from penstock.model.errors import Refused
 from penstock.model.ids import MemberId, TopicId
-from penstock.model.lease_tokens import LeaseToken, prover, read_token
+from penstock.model.lease_tokens import LeaseToken, read_token, token_maker
 from penstock.records.record import Record
 
 logger = logging.getLogger(__name__)
@@ -216,19 +217,20 @@ class Queueing:
                 by_topic.setdefault(token.topic_id, []).append(index)
         outcomes = [MALFORMED] * len(texts)
         for topic_id, indexes in by_topic.items():
-            claims = [_claim(token) for index in indexes if (token := tokens[index]) is not None]
-            call = SettleLeases(
-                topic=topic,
-                group=group,
-                verb=verb,
-                claims=claims,
-                lease_ms=lease_ms,
-                delay_ms=delay_ms,
-                topic_id=topic_id,
-            )
-            found = (await self._broker.ask(call)).outcomes
-            for index, outcome in zip(indexes, found, strict=True):
-                outcomes[index] = outcome
+            for begin in range(0, len(indexes), CLAIMS_PER_CALL_MAX):
+                some = indexes[begin : begin + CLAIMS_PER_CALL_MAX]
+                call = SettleLeases(
+                    topic=topic,
+                    group=group,
+                    verb=verb,
+                    claims=[_claim(token) for index in some if (token := tokens[index])],
+                    lease_ms=lease_ms,
+                    delay_ms=delay_ms,
+                    topic_id=topic_id,
+                )
+                found = (await self._broker.ask(call)).outcomes
+                for index, outcome in zip(some, found, strict=True):
+                    outcomes[index] = outcome
         return [TokenOutcome(*each) for each in zip(texts, outcomes, strict=True)]
 
     # Looking
@@ -299,12 +301,7 @@ def _leased(polled: Polled) -> _Leased:
 
 
 def _add_part(leased: _Leased, topic_id: TopicId, part: LeasedPart) -> None:
-    proof = prover(MemberId(part.member_id))
-
-    def token(offset: int, attempt: int) -> str:
-        made = LeaseToken(topic_id, part.partition, offset, attempt, proof(offset, attempt))
-        return str(made)
-
+    token = token_maker(topic_id, part.partition, MemberId(part.member_id))
     found = _of_ranges(part.batches, part.ranges)
     leased.messages.extend(
         Message(part.partition, record, attempt, token(record.offset, attempt))

@@ -24,6 +24,7 @@ from penstock.frontdoor.remote.broker import Broker
 from penstock.frontdoor.remote.reading import EARLIEST, Reader
 from penstock.frontdoor.remote.topics import Topics
 from penstock.model.errors import Reason, Refused
+from penstock.model.limits import KIB
 from penstock.records.batch import build_row_batch
 from penstock.records.rows import Row
 from penstock.registry.decisions import Change, Deciding
@@ -38,8 +39,11 @@ REPLICATION_FACTOR_MAX: Final = 3
 CHANGE_S_MAX: Final = 30.0
 # How long it waits for the record of another node that was faster; it may never be committed.
 NEWS_S_MAX: Final = 0.5
-# Records that are read at a time.
+# Records that are read at a time; applying them must not keep the loop for long.
 READ_RECORDS_MAX: Final = 5_000
+READ_BYTES_MAX: Final = 256 * KIB
+# Schemas that are parsed or compared at a time, each in a thread: they share one interpreter.
+WORKING_MAX: Final = 2
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -55,6 +59,7 @@ class Registry:
         self._now_ms = now_ms
         self.state = State()
         self._topic_id: UUID | None = None
+        self._working = asyncio.Semaphore(WORKING_MAX)
         # Changes of this process follow each other: they would only be in each other's way.
         self._changing = asyncio.Lock()
         self._identity: ProducerIdentity | None = None
@@ -74,7 +79,7 @@ class Registry:
         """As `ask`, for an answer that needs schemas to be parsed or compared."""
         if fresh:
             await self.refresh()
-        return await _driven(question(self.state))
+        return await self._driven(question(self.state))
 
     async def refresh(self) -> None:
         """Returns when all that was written before this call is in the copy.
@@ -85,6 +90,8 @@ class Registry:
         if self._next_refresh is None:
             under_way = self._refreshing
             self._next_refresh = asyncio.get_running_loop().create_task(self._after(under_way))
+            # Those who wait may all have gone when it fails.
+            self._next_refresh.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.shield(self._next_refresh)
 
     async def _after(self, under_way: "asyncio.Task[None] | None") -> None:
@@ -105,8 +112,10 @@ class Registry:
                 self.state = State()
                 self.state.next_offset = await self._reader.find(topic, 0, EARLIEST)
                 await self._follow(topic)
-            else:
-                raise
+                return
+            # Perhaps it is another topic of that name now: the next request finds out.
+            self._topics.forget(TOPIC)
+            raise
 
     async def _follow(self, topic: TopicInfo) -> None:
         state = self.state
@@ -114,7 +123,11 @@ class Registry:
             state.next_offset = await self._reader.find(topic, 0, EARLIEST)
         while True:
             chunk = await self._reader.read(
-                topic, 0, state.next_offset, records_max=READ_RECORDS_MAX
+                topic,
+                0,
+                state.next_offset,
+                records_max=READ_RECORDS_MAX,
+                bytes_max=READ_BYTES_MAX,
             )
             for record in chunk.records:
                 self._take(record.key, record.value, record.offset)
@@ -186,7 +199,7 @@ class Registry:
             state = self.state
             expected = state.next_offset
             decided = decide(state)
-            change = decided if isinstance(decided, Change) else await _driven(decided)
+            change = decided if isinstance(decided, Change) else await self._driven(decided)
             if not change.entries:
                 return change.answer
             if await self._write(topic, change.entries, expected):
@@ -194,6 +207,18 @@ class Registry:
                 return change.answer
             # Who was faster is not committed yet, perhaps.
             await self._reader.read(topic, 0, expected, records_max=1, wait_s=NEWS_S_MAX)
+
+    async def _driven(self, deciding: Deciding[T]) -> T:
+        """Does the work that a decision asks for in a thread, and returns what it decides."""
+        result: Any = None
+        while True:
+            try:
+                work = deciding.send(result)
+            except StopIteration as done:
+                decided: T = done.value
+                return decided
+            async with self._working:
+                result = await asyncio.to_thread(work)
 
     async def _write(self, topic: TopicInfo, entries: list[Entry], expected: int) -> bool:
         """Whether the records are written; not if their place is taken."""
@@ -232,15 +257,3 @@ class Registry:
         if state is self.state and state.next_offset == offset:
             for number, entry in enumerate(entries):
                 state.apply(entry, offset + number)
-
-
-async def _driven(deciding: Deciding[T]) -> T:
-    """Does the work that a decision asks for in a thread, and returns what it decides."""
-    result: Any = None
-    while True:
-        try:
-            work = deciding.send(result)
-        except StopIteration as done:
-            decided: T = done.value
-            return decided
-        result = await asyncio.to_thread(work)

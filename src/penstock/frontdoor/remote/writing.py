@@ -5,11 +5,11 @@ are written side by side, and each has its own outcome.
 """
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, NamedTuple
 
 from penstock.broker.doors.calls import TopicInfo
-from penstock.frontdoor.remote.publishing import Publisher, row_bytes
+from penstock.frontdoor.remote.publishing import Publisher, Submitted, row_bytes
 from penstock.frontdoor.remote.topics import Topics
 from penstock.model.errors import Reason, Refused
 from penstock.records.key_hash import partition_of
@@ -31,6 +31,12 @@ class Outcome(NamedTuple):
     offsets: Sequence[int] | Refused
 
 
+class _Begun(NamedTuple):
+    outcome: Outcome
+    # None if it was refused at once.
+    submitted: Submitted | None
+
+
 class Writer:
     def __init__(self, topics: Topics, publisher: Publisher) -> None:
         self._topics = topics
@@ -40,44 +46,42 @@ class Writer:
         self, name: str, wanted: Sequence[Wanted], key: str | None = None
     ) -> list[Outcome]:
         """`key` is an idempotency key. Raises Refused if nothing of it can be tried."""
-        return await (await self.begin(name, wanted, key))
+        return await (await self.begin(name, wanted, key))()
 
     async def begin(
         self, name: str, wanted: Sequence[Wanted], key: str | None = None
-    ) -> Coroutine[Any, Any, list[Outcome]]:
-        """Returns what is to be awaited for the outcomes. Requests without a key that begin one
-        after another are written in this order, although their outcomes may be awaited later."""
+    ) -> Callable[[], Coroutine[Any, Any, list[Outcome]]]:
+        """Returns what is to be called and awaited for the outcomes. Requests without a key that
+        begin one after another are written in this order."""
         topic = await self._topics.find(name, may_create=True)
-        return self._finish(name, wanted, key, self._begin(topic, wanted, key))
+        begun = self._begin(topic, wanted, key)
 
-    async def _finish(
-        self,
-        name: str,
-        wanted: Sequence[Wanted],
-        key: str | None,
-        writing: Awaitable[list[Outcome]],
-    ) -> list[Outcome]:
-        outcomes = await writing
-        if all(_has_moved(each) for each in outcomes):
-            # It was deleted since we last asked, and perhaps made again: nothing was written.
-            self._topics.forget(name)
-            topic = await self._topics.find(name, may_create=True)
-            outcomes = await self._begin(topic, wanted, key)
-        return outcomes
+        async def finish() -> list[Outcome]:
+            outcomes = await _finished(begun)
+            if all(map(_has_moved, outcomes)):
+                # It was deleted since we last asked, and perhaps made again: nothing was written.
+                self._topics.forget(name)
+                topic = await self._topics.find(name, may_create=True)
+                outcomes = await _finished(self._begin(topic, wanted, key))
+            return outcomes
 
-    def _begin(
-        self, topic: TopicInfo, wanted: Sequence[Wanted], key: str | None
-    ) -> Awaitable[list[Outcome]]:
+        return finish
+
+    def _begin(self, topic: TopicInfo, wanted: Sequence[Wanted], key: str | None) -> list[_Begun]:
+        begun: list[_Begun] = []
         places = self._places(topic, wanted, key)
-        if len(places) == 1:
-            ((partition, indexes),) = places.items()
-            rows = [row for row, _ in wanted]
-            return _alone(self._write_to(topic, partition, indexes, rows, key))
-        writing = [
-            self._write_to(topic, partition, indexes, [wanted[index][0] for index in indexes], key)
-            for partition, indexes in places.items()
-        ]
-        return asyncio.gather(*writing)
+        for partition, indexes in places.items():
+            if len(places) == 1:
+                rows = [row for row, _ in wanted]
+            else:
+                rows = [wanted[index][0] for index in indexes]
+            try:
+                submitted = self._publisher.submit(topic, partition, rows, key)
+            except Refused as refused:
+                begun.append(_Begun(Outcome(partition, indexes, refused), None))
+            else:
+                begun.append(_Begun(Outcome(partition, indexes, ()), submitted))
+        return begun
 
     def _places(
         self, topic: TopicInfo, wanted: Sequence[Wanted], key: str | None
@@ -111,36 +115,21 @@ class Writer:
             return 0
         return self._publisher.choose(topic, sum(row_bytes(row) for row, _ in wanted))
 
-    def _write_to(
-        self,
-        topic: TopicInfo,
-        partition: int,
-        indexes: Sequence[int],
-        rows: Sequence[Row],
-        key: str | None,
-    ) -> Coroutine[Any, Any, Outcome]:
-        try:
-            writing = self._publisher.publish(topic, partition, rows, key)
-        except Refused as refused:
-            return _refused(Outcome(partition, indexes, refused))
-        return _outcome(partition, indexes, writing)
+
+async def _finished(begun: Sequence[_Begun]) -> list[Outcome]:
+    if len(begun) == 1:
+        return [await _outcome(begun[0])]
+    return await asyncio.gather(*map(_outcome, begun))
 
 
-async def _outcome(
-    partition: int, indexes: Sequence[int], writing: Awaitable[Sequence[int]]
-) -> Outcome:
+async def _outcome(begun: _Begun) -> Outcome:
+    outcome, submitted = begun
+    if submitted is None:
+        return outcome
     try:
-        return Outcome(partition, indexes, await writing)
+        return outcome._replace(offsets=await submitted())
     except Refused as refused:
-        return Outcome(partition, indexes, refused)
-
-
-async def _refused(outcome: Outcome) -> Outcome:
-    return outcome
-
-
-async def _alone(writing: Awaitable[Outcome]) -> list[Outcome]:
-    return [await writing]
+        return outcome._replace(offsets=refused)
 
 
 def _has_moved(outcome: Outcome) -> bool:

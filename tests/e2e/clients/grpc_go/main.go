@@ -61,6 +61,7 @@ func main() {
 	streams(ctx, pb.NewStreamsClient(connection))
 	groups(ctx, pb.NewGroupsClient(connection))
 	queues(ctx, pb.NewQueuesClient(connection))
+	locks(ctx, pb.NewLocksClient(connection))
 	must(administration.DeleteTopic(ctx, &pb.DeleteTopicRequest{Name: topic}))
 	paths := make([]string, 0, len(called))
 	for path := range called {
@@ -194,10 +195,28 @@ func queues(ctx context.Context, client pb.QueuesClient) {
 
 	must(client.Peek(ctx, &pb.PeekRequest{Topic: topic, Group: group}))
 	must(client.Pause(ctx, &pb.PauseRequest{Topic: topic, Group: group}))
-	state := must(client.Stats(ctx, &pb.StatsRequest{Topic: topic, Group: group}))
-	check(state.IsPaused, "paused", state)
+	// A node learns of it from the cluster's log, a moment later.
+	for !must(client.Stats(ctx, &pb.StatsRequest{Topic: topic, Group: group})).IsPaused {
+		time.Sleep(10 * time.Millisecond)
+	}
 	must(client.Resume(ctx, &pb.ResumeRequest{Topic: topic, Group: group}))
 	must(client.Purge(ctx, &pb.PurgeRequest{Topic: topic, Group: group}))
 	_, err := client.Redrive(ctx, &pb.RedriveRequest{Topic: topic, Group: group})
 	check(status.Code(err) != codes.Unimplemented, "a group without dead letters", err)
+}
+
+func locks(ctx context.Context, client pb.LocksClient) {
+	const name, owner = "lock-of-go", "go"
+	held := must(client.AcquireLock(ctx, &pb.AcquireLockRequest{Name: name, Owner: owner}))
+	token := held.FencingToken
+	renewed := must(client.RenewLock(ctx, &pb.RenewLockRequest{
+		Name: name, Owner: owner, FencingToken: token,
+	}))
+	check(renewed.FencingToken == token, "the same token", renewed)
+	must(client.ListLocks(ctx, &pb.ListLocksRequest{}))
+	found := must(client.DescribeLock(ctx, &pb.DescribeLockRequest{Name: name}))
+	check(found.Lock.GetOwner() == owner, "the owner", found)
+	must(client.ReleaseLock(ctx, &pb.ReleaseLockRequest{
+		Name: name, Owner: owner, FencingToken: token,
+	}))
 }
