@@ -142,7 +142,9 @@ def test_our_commands_in_compose_exist(services: dict[str, dict[str, Any]]) -> N
 
 def test_prometheus_and_grafana_find_what_is_mounted(services: dict[str, dict[str, Any]]) -> None:
     scraped = yaml.safe_load((DEPLOY / "compose" / "prometheus.yml").read_text())
-    (job,) = scraped["scrape_configs"]
+    job, of_pipelines = scraped["scrape_configs"]
+    port = services["pipeline"]["environment"]["PENSTOCK_PIPELINE_METRICS"].partition(":")[2]
+    assert of_pipelines["static_configs"][0]["targets"] == [f"pipeline:{port}"]
     targets = job["static_configs"][0]["targets"]
     assert targets == [f"penstock-{node}:9094" for node in NODES]
     for node in NODES:
@@ -158,8 +160,16 @@ def test_prometheus_and_grafana_find_what_is_mounted(services: dict[str, dict[st
     ] == []
     (rules,) = scraped["rule_files"]
     assert places[str(Path(rules).parent)] == "./prometheus"
+    assert list((DEPLOY / "prometheus").glob(Path(rules).name)), "the alert rules"
     provider = yaml.safe_load((DEPLOY / "compose/grafana/dashboards/penstock.yaml").read_text())
     assert places[provider["providers"][0]["options"]["path"]] == "./grafana"
+    given = yaml.safe_load((DEPLOY / "compose/grafana/datasources/prometheus.yaml").read_text())
+    (source,) = given["datasources"]
+    dashboards = list((DEPLOY / "grafana").glob("*.json"))
+    assert dashboards
+    for path in dashboards:
+        wanted = re.findall(r'"type": "prometheus",\s*"uid": "([^"]+)"', path.read_text())
+        assert set(wanted) == {source["uid"]}, path.name
 
 
 # What they start
@@ -266,9 +276,9 @@ def test_the_first_process_of_a_container_hears_sigterm_and_leaves_nobody_behind
     if unshare is None or run(unshare, "--pid", "--fork", "true").returncode:
         pytest.skip("not allowed or not installed: unshare --pid (util-linux, as root)")
     with HeldPorts() as held:
-        kafka, http = (f"127.0.0.1:{port}" for port in held.take(2))
+        kafka, grpc, http = (f"127.0.0.1:{port}" for port in held.take(3))
         environment = {"PENSTOCK_DATA_DIR": str(tmp_path / "data")}
-        environment |= {"PENSTOCK_KAFKA": kafka, "PENSTOCK_HTTP": http}
+        environment |= {"PENSTOCK_KAFKA": kafka, "PENSTOCK_HTTP": http, "PENSTOCK_GRPC": grpc}
         prefix = (unshare, "--pid", "--fork", "--kill-child")
         container = start(environment, *prefix)
         # The process of the other doors starts, too.

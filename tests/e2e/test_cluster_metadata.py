@@ -104,7 +104,8 @@ def test_what_is_in_the_way_is_named_and_left_alone(
     target = make_broker().start()
     shell = Shell(target.bootstrap)
     shell.run("topic", "create", "orders", "--partitions", "2")
-    shell.run("produce", "orders", stdin="".join(f"{n}\n" for n in range(200)))
+    keyed = "".join(f"k{n}:{n}\n" for n in range(200))
+    shell.run("produce", "orders", "--key-separator", ":", stdin=keyed)
     code, done, said = outcomes(shell, str(file), "--topics")
     assert (code, done["orders"], done["prices"]) == (1, "", "created")
     assert "Topic orders exists with 2 partitions, but had 1." in said

@@ -393,7 +393,7 @@ class StatsRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
 
 class QueuePartition(_message.Message):
-    __slots__ = ("partition", "ready", "leased", "delayed", "blocked", "dying", "dead", "redriven", "oldest_ms")
+    __slots__ = ("partition", "ready", "leased", "delayed", "blocked", "dying", "dead", "redriven", "oldest_ms", "expired")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
     LEASED_FIELD_NUMBER: _ClassVar[int]
@@ -403,6 +403,7 @@ class QueuePartition(_message.Message):
     DEAD_FIELD_NUMBER: _ClassVar[int]
     REDRIVEN_FIELD_NUMBER: _ClassVar[int]
     OLDEST_MS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRED_FIELD_NUMBER: _ClassVar[int]
     partition: int
     ready: int
     leased: int
@@ -412,7 +413,8 @@ class QueuePartition(_message.Message):
     dead: int
     redriven: int
     oldest_ms: int
-    def __init__(self, partition: _Optional[int] = ..., ready: _Optional[int] = ..., leased: _Optional[int] = ..., delayed: _Optional[int] = ..., blocked: _Optional[int] = ..., dying: _Optional[int] = ..., dead: _Optional[int] = ..., redriven: _Optional[int] = ..., oldest_ms: _Optional[int] = ...) -> None: ...
+    expired: int
+    def __init__(self, partition: _Optional[int] = ..., ready: _Optional[int] = ..., leased: _Optional[int] = ..., delayed: _Optional[int] = ..., blocked: _Optional[int] = ..., dying: _Optional[int] = ..., dead: _Optional[int] = ..., redriven: _Optional[int] = ..., oldest_ms: _Optional[int] = ..., expired: _Optional[int] = ...) -> None: ...
 
 class QueueState(_message.Message):
     __slots__ = ("partitions", "is_paused", "oldest_age_ms")

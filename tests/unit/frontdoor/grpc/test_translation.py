@@ -12,7 +12,7 @@ from google.rpc import error_details_pb2
 from grpc import StatusCode
 from grpc_tools import protoc
 
-from penstock.broker.doors import calls
+from penstock.broker.doors import calls, lock_calls, queue_calls
 from penstock.frontdoor.grpc import limits, messages, plain
 from penstock.frontdoor.grpc.context import Budget
 from penstock.frontdoor.grpc.services import SERVICES
@@ -76,8 +76,32 @@ def test_a_request_has_the_fields_of_the_brokers_call(name: str) -> None:
     ],
 )
 def test_a_message_has_the_fields_of_the_brokers_answer(name: str) -> None:
+    check_fields(name, getattr(calls, name))
+
+
+@pytest.mark.parametrize(
+    ("name", "struct"),
+    [
+        ("NodeStatus", calls.Status),
+        ("QueuePartition", queue_calls.QueuePartition),
+        ("QueueState", queue_calls.QueueState),
+        ("RedriveReply", queue_calls.Redriven),
+        ("LockInfo", lock_calls.LockInfo),
+        ("FoundLock", lock_calls.FoundLock),
+        ("LockList", lock_calls.LockList),
+        ("RenewLockRequest", lock_calls.RenewLock),
+        ("ReleaseLockRequest", lock_calls.ReleaseLock),
+        ("DescribeLockRequest", lock_calls.DescribeLock),
+        ("ListLocksRequest", lock_calls.ListLocks),
+    ],
+)
+def test_so_do_those_of_queues_and_locks(name: str, struct: type[msgspec.Struct]) -> None:
+    check_fields(name, struct)
+
+
+def check_fields(name: str, struct: type[msgspec.Struct]) -> None:
     message = messages.DESCRIPTOR.message_types_by_name[name]
-    assert [field.name for field in message.fields] == list(getattr(calls, name).__struct_fields__)
+    assert [field.name for field in message.fields] == list(struct.__struct_fields__)
 
 
 # By name
