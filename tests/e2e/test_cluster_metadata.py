@@ -15,6 +15,8 @@ from tests.e2e.commands import Shell
 from tests.e2e.conftest import MakeBroker
 from tests.e2e.processes import Broker
 
+pytestmark = pytest.mark.xdist_group("cluster-metadata")
+
 RECORDS = 30
 READ, ACKED = 12, 7
 
@@ -24,6 +26,13 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shell, Pa
     """A cluster with a topic whose group and queue are on their way, and what it exported."""
     folder = tmp_path_factory.mktemp("filled")
     broker = Broker(folder / "data").start()
+    try:
+        yield Shell(broker.bootstrap), fill(broker, folder / "metadata.json")
+    finally:
+        broker.close()
+
+
+def fill(broker: Broker, file: Path) -> Path:
     shell = Shell(broker.bootstrap)
     shell.run("topic", "create", "orders", "--partitions", "1", "--set", "retention.ms=86400000")
     shell.run("topic", "create", "prices", "--partitions", "2", "--set", "cleanup.policy=compact")
@@ -43,11 +52,9 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shell, Pa
             if number == ACKED:
                 break
     shell.run("queue", "settings", "packing", "share.delivery.count.limit=7")
-    file = folder / "metadata.json"
     told = shell.run("cluster", "export", str(file))
     assert told == f"3 topics and 4 groups written to {file}.\n"
-    yield shell, file
-    broker.close()
+    return file
 
 
 def _places(topic: str) -> list[TopicPartition]:
