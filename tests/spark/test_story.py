@@ -1,6 +1,6 @@
 """One message on its way through every door of three nodes, while the leader of its partition is
-killed: written by curl, polled and given back over gRPC, rejected by Kafka's share consumer, parked,
-brought back over HTTP, acked by the share consumer, and read by Spark."""
+killed: written by curl, polled and given back over gRPC, rejected by Kafka's share consumer,
+parked, brought back over HTTP, acked by the share consumer, and read by Spark."""
 
 import json
 import subprocess
