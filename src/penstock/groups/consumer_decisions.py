@@ -27,6 +27,7 @@ from penstock.groups.modern_records import (
     GroupEpoch,
     MemberProfile,
     MemberRecord,
+    MemberState,
     ModernRecord,
     Partitions,
     ResolvedExpression,
@@ -133,6 +134,30 @@ def decide_heartbeat(
     is_unresolved = _is_unresolved(draft.group, after.profile)
     return Decision(
         draft.records, answer, member.current, after, is_unresolved, draft.is_target_due
+    )
+
+
+def only_lives(group: ModernGroup, command: ConsumerHeartbeat) -> bool:
+    """Whether a member says nothing but that it lives, and nothing is left to do for it, as is true
+    of nearly all heartbeats: `decide_heartbeat` would find the same. Whether the topics of the
+    group have changed is not looked at."""
+    profile = group.profiles.get(command.member_id)
+    current = group.currents.get(command.member_id)
+    return (
+        profile is not None
+        and current is not None
+        and command.member_epoch == current.epoch == group.target_epoch == group.epoch
+        and current.state is MemberState.STABLE
+        and command.owned is None
+        and command.topics is None
+        and command.expression is None
+        and command.assignor is None
+        and command.instance_id is None
+        and command.rack_id is None
+        and command.rebalance_timeout_ms is None
+        and command.client_id == profile.client_id
+        and command.client_host == profile.client_host
+        and profile.classic is None
     )
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, ClassVar
 
 from penstock.groups.commands import ConsumerAnswer, ConsumerDescription, ConsumerHeartbeat
@@ -11,14 +11,16 @@ from penstock.groups.consumer_decisions import (
     Surroundings,
     decide_heartbeat,
     decide_leave,
+    only_lives,
 )
 from penstock.groups.consumer_reads import describe
 from penstock.groups.conversions import downgraded, is_classic_after, is_settled, upgraded
+from penstock.groups.effects import Timer
 from penstock.groups.group import Group
 from penstock.groups.modern_group import ModernGroup
 from penstock.groups.modern_groups import ModernGroups, has_failed
 from penstock.groups.modern_records import GroupKind
-from penstock.groups.records import GroupRemoved
+from penstock.groups.records import GroupRecord, GroupRemoved
 from penstock.model.ids import GroupId, MemberId
 
 logger = logging.getLogger(__name__)
@@ -36,6 +38,24 @@ class ConsumerGroups(ModernGroups[ModernGroup, ConsumerHeartbeat]):
     def stop(self) -> None:
         super().stop()
         self._looked_up.clear()
+
+    def decide(
+        self, group: ModernGroup, command: ConsumerHeartbeat, before: Sequence[GroupRecord] = ()
+    ) -> tuple[ConsumerAnswer, asyncio.Future[None] | None]:
+        group_id, member_id = command.group_id, command.member_id
+        has_news = before or group_id in self._stale or group.subscribed_expressions()
+        if has_news or not only_lives(group, command):
+            return super().decide(group, command, before)
+        settings = self._settings_of(group_id)
+        session_ms = settings.consumer_session_timeout_ms
+        self._alarms.set((group_id, Timer.SESSION, member_id), session_ms)
+        interval_ms = settings.consumer_heartbeat_interval_ms
+        answer = ConsumerAnswer(
+            member_id=member_id,
+            member_epoch=command.member_epoch,
+            heartbeat_interval_ms=interval_ms,
+        )
+        return answer, self.under_way(group_id)
 
     def _decide(
         self, group: ModernGroup, command: ConsumerHeartbeat, around: Surroundings

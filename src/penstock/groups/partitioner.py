@@ -1,11 +1,18 @@
 """Which coordinator a group belongs to: a partition of __consumer_offsets, chosen by its id."""
 
+from functools import lru_cache
+
 from penstock.model.ids import GroupId
 
 _INT32_SIGN = 0x8000_0000
 _INT32_MASK = 0xFFFF_FFFF
 
 
+# Every heartbeat and commit asks for one.
+HASHES_KEPT_MAX = 10_000
+
+
+@lru_cache(maxsize=HASHES_KEPT_MAX)
 def java_hash(text: str) -> int:
     """The 32-bit hash of Java's strings, over UTF-16 units, as Kafka chooses partitions by it."""
     units = text.encode() if text.isascii() else _utf16_units(text)

@@ -16,6 +16,7 @@ from penstock.groups.consumer_decisions import (
     decide_heartbeat,
     decide_leave,
     decide_removal,
+    only_lives,
 )
 from penstock.groups.modern_group import ModernGroup, ModernMember
 from penstock.groups.modern_records import ModernRecord, Partitions
@@ -154,6 +155,8 @@ class ConsumerRig:
             self.catalog.make(name, partitions)
         self.group = ModernGroup(GROUP)
         self.is_stale = False
+        # How many heartbeats a coordinator would have answered without deciding.
+        self.lived_on = 0
         self.members_max = 100
         self.migration = MigrationPolicy.BIDIRECTIONAL
         self.log: list[ModernRecord] = []
@@ -183,7 +186,16 @@ class ConsumerRig:
         )
         command = replace(command, **fields)  # type: ignore[arg-type]
         leaves = epoch < 0
+        is_quiet = not self.is_stale and not self.group.subscribed_expressions()
+        lives_on = is_quiet and only_lives(self.group, command)
         decision = (decide_leave if leaves else decide_heartbeat)(self.group, command, self.around)
+        if lives_on:
+            # The coordinator answers such a member without deciding.
+            assert not decision.records
+            assert not decision.is_target_due
+            assert decision.answer.assignment is None
+            assert decision.answer.member_epoch == epoch
+            self.lived_on += 1
         self.is_stale = decision.is_unresolved or (self.is_stale and leaves)
         self.apply(decision.records)
         return decision

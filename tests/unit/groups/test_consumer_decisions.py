@@ -41,6 +41,10 @@ def test_a_heartbeat_without_news_writes_nothing_and_tells_nothing() -> None:
     assert decision.records == []
     assert decision.answer.assignment is None
     assert decision.answer.member_epoch == 2
+    assert rig.lived_on == 1
+    rig.decide("a", 2, client_id="another")
+    rig.decide("a", 2, owned=rig.partitions(t=range(3)))
+    assert rig.lived_on == 1
 
 
 def test_a_full_heartbeat_is_told_all_and_writes_nothing() -> None:
