@@ -254,7 +254,7 @@ def test_three_nodes_of_compose_form_a_cluster(
         setup = services["demo-setup"]
         client = setup["environment"]["PENSTOCK_BOOTSTRAP"]
         nodes[0].environment["PENSTOCK_BOOTSTRAP"] = on_loopback(client, kafka)
-        script = setup["command"][0].replace("/work", str(tmp_path))
+        script = setup["command"][0].replace("/srv/penstock", str(tmp_path))
         for _ in range(2):
             outcome = nodes[0].call(*setup["entrypoint"], script)
             assert outcome.returncode == 0, outcome.stderr
