@@ -1,7 +1,7 @@
 """What a group wants done after an event: its host answers, keeps the time, and stores."""
 
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum, IntEnum, auto
 from typing import NamedTuple, NewType, TypeAlias
 
 from penstock.groups.commands import NO_MEMBER, JoinAnswer, SyncAnswer
@@ -12,8 +12,11 @@ from penstock.model.ids import MemberId
 Ticket = NewType("Ticket", object)
 
 
-class Timer(Enum):
-    """What can take too long. Sessions and revocations are per member, the others per group."""
+class Timer(IntEnum):
+    """What can take too long. Sessions and revocations are per member, the others per group.
+
+    Integers are hashed fast, and every heartbeat moves a timer.
+    """
 
     SESSION = auto()
     JOIN = auto()

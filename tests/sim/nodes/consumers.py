@@ -134,6 +134,8 @@ class TeamMember:
     def _join_again(self) -> None:
         self._epoch = 0
         self._used: frozenset[int] = frozenset()
+        # What the coordinator knows that it uses.
+        self._said: frozenset[int] = frozenset()
         self._says_all = True
 
     def _act_later(self) -> None:
@@ -213,6 +215,7 @@ class TeamMember:
     async def _beat(self, groups: Groups) -> None:
         number, epoch, newest = self._asked, self._epoch, self._team.newest_epoch
         says_all, self._says_all = self._says_all or not epoch, False
+        used = self._used
         command = ConsumerHeartbeat(
             group_id=GROUP,
             member_id=self._member_id,
@@ -221,13 +224,14 @@ class TeamMember:
             client_id=self._name,
             rebalance_timeout_ms=REBALANCE_MS if says_all else None,
             topics=frozenset({self._team.topic}) if says_all else None,
-            owned=self._owned(groups) if epoch else {},
+            # As clients do: what is known is not said again.
+            owned=self._owned(groups) if says_all or used != self._said else None,
         )
         self._says_all = True
         asked_at = self._world.now
         answer = await groups.consumer_heartbeat(command)
         if number == self._asked:
-            self._says_all = False
+            self._says_all, self._said = False, used
             self._take(answer, epoch, newest)
             self._team.lives(self._member_id, asked_at)
 

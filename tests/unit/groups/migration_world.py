@@ -205,23 +205,26 @@ class ConsumerClient(Client):
     """Of the new protocol. It does with one heartbeat what the answer to the last one said."""
 
     epoch = 0
-    is_new_here = True
+    # What the coordinator knows that it uses; None if it may know nothing of it.
+    said: set[int] | None = None
 
     async def act(self) -> None:
-        topics = {self.world.topic_id: frozenset(self.used)} if self.used else {}
-        fields: dict[str, Any] = {"owned": topics if self.epoch else {}}
-        if not self.epoch or self.is_new_here:
+        using = self.used if self.epoch else set()
+        fields: dict[str, Any] = {}
+        if not self.epoch or self.said != using:
+            fields["owned"] = {self.world.topic_id: frozenset(using)} if using else {}
+        if not self.epoch or self.said is None:
             fields |= {"topics": frozenset({TOPIC}), "rebalance_timeout_ms": REBALANCE_MS}
         try:
             answer = await self._beat(self.epoch, **fields)
         except Refused as refused:
             if refused.reason in _OUT:
                 self.refused(refused.reason)
-                self.epoch, self.used = 0, set()
+                self.epoch, self.used, self.said = 0, set(), None
             else:
                 _expect(refused, *_AWAY, Reason.UNRELEASED_INSTANCE_ID)
             return
-        self.epoch, self.is_new_here = answer.member_epoch, False
+        self.epoch, self.said = answer.member_epoch, using
         if answer.assignment is not None:
             self.used = set(answer.assignment.get(self.world.topic_id, ()))
 

@@ -15,6 +15,7 @@ from penstock.groups import (
 )
 from penstock.groups.consumer_groups import ConsumerGroups
 from penstock.groups.coordinator import Coordinator
+from penstock.groups.effects import Timer
 from penstock.groups.group import Group
 from penstock.groups.membership import Membership
 from penstock.groups.modern_group import ModernGroup
@@ -180,6 +181,29 @@ def looks_away(*_: Any) -> list[Any]:
 @mutation("the consumer group stays beside the classic one", ModernGroup, "removal")
 def removes_nothing(self: ModernGroup) -> Any:
     return iter(())
+
+
+# Heartbeats that say nothing new
+
+
+@mutation("who says nothing new hears nothing new", consumer_groups, "only_lives")
+def nothing_is_new(group: ModernGroup, command: Any) -> bool:
+    current = group.currents.get(command.member_id)
+    says_nothing = command.owned is None and command.topics is None
+    return says_nothing and current is not None and command.member_epoch == current.epoch
+
+
+_decide = ConsumerGroups.decide
+
+
+@mutation("a short heartbeat does not keep its member", ConsumerGroups, "decide")
+def only_long_ones_count(self: ConsumerGroups, group: Any, command: Any, before: Any = ()) -> Any:
+    key = command.group_id, Timer.SESSION, command.member_id
+    at = self._alarms.at(key)
+    decided = _decide(self, group, command, before)
+    if at is not None and consumer_groups.only_lives(group, command):
+        self._alarms.set_at(key, at)
+    return decided
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
