@@ -22,8 +22,8 @@ def wait_until(what: str, condition: Callable[[], object], timeout_s: float = WA
     return time.monotonic() - started
 
 
-async def until(condition: Callable[[], object], timeout_s: float = TURNS_S_MAX) -> None:
+async def until(condition: Callable[[], object], timeout_s: float | None = None) -> None:
     """Returns in the turn in which the condition holds, so that it still does then."""
-    async with asyncio.timeout(timeout_s):
+    async with asyncio.timeout(TURNS_S_MAX if timeout_s is None else timeout_s):
         while not condition():
             await asyncio.sleep(TURN_S)

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests import waiting
 from tests.sim.layers import QUEUE_WORKERS
 from tests.sim.mutation import Mutation, hunt
 from tests.sim.nodes.queue_mutations import ALL
@@ -83,8 +84,10 @@ DIRECTED: dict[str, Callable[[], None]] = {
     ),
 }
 
-# What a test notices: a broken promise, or no refusal where there should be one.
+# What a test notices: a broken promise, no refusal where there should be one, or a hang.
 _NOTICED = (AssertionError, pytest.fail.Exception, TimeoutError)
+# Several times what a directed test takes on a busy machine: without it each hang takes a minute.
+_HANGS_AFTER_S = 5.0
 
 
 def run_with_workers(seed: int) -> RunReport:
@@ -111,6 +114,7 @@ def test_the_same_seed_gives_the_same_run() -> None:
 def test_every_mutation_is_caught(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     for target, name in mutation.targets:
         monkeypatch.setattr(target, name, mutation.replacement)
+    monkeypatch.setattr(waiting, "TURNS_S_MAX", _HANGS_AFTER_S)
     hunting = partial(hunt, mutation.name, KNOWN_SEEDS, SEEDS_MAX, run_with_workers)
     test = DIRECTED.get(mutation.name, hunting)
     with pytest.raises(_NOTICED):
