@@ -20,7 +20,7 @@ from penstock.model.ids import GroupId, MemberId, PartitionId, PartitionIndex, T
 from penstock.observe.node_counters import NodeCounters
 from penstock.queues.commands import AcquiredRange, ShareSettings
 from penstock.queues.leading import LedQueue
-from penstock.queues.looking import looked_at_a_time
+from penstock.queues.looking import LOOKED_RECORDS_MAX, looked_at_a_time
 from penstock.queues.reading import build, plan
 from penstock.records.errors import CorruptBatch
 from penstock.replication.commit import Commit
@@ -325,8 +325,13 @@ class Poll:
         queue, replica = part.queue, part.replica
         assert queue is not None
         assert replica is not None
+        offset = queue.next_offset()
+        count = self._records_left
+        if queue.unlooked_from() is not None:
+            count = max(count, LOOKED_RECORDS_MAX)
+        needed = queue.machine.needed(offset, count)
         return await self._reads.read(
-            replica, queue.next_offset(), bytes_max, queue.machine.letters.copiers
+            replica, offset, bytes_max, queue.machine.letters.copiers, needed
         )
 
     async def _look_into(self, part: _Part, queue: LedQueue, found: Found) -> Found:

@@ -22,7 +22,7 @@ from penstock.queues.looking import (
     keys_within,
     look_into,
 )
-from penstock.queues.reading import LogBatch, scan_batches
+from penstock.queues.reading import LogBatch, Needed, scan_batches
 from penstock.records.errors import CorruptBatch
 from penstock.replication.replica import Replica
 
@@ -54,7 +54,12 @@ class QueueReads:
         self._cold_reads = cold_reads
 
     async def read(
-        self, replica: Replica, offset: int, bytes_max: int, own_copiers: Container[int]
+        self,
+        replica: Replica,
+        offset: int,
+        bytes_max: int,
+        own_copiers: Container[int],
+        needed: Needed | None = None,
     ) -> Found | None:
         """Batches from there on, some of them with records; None if there are none yet. Of what was
         brought back from the dead, only what these producers wrote is for this queue."""
@@ -65,7 +70,7 @@ class QueueReads:
             found = replica.read(offset, bytes_max)
             if found is None:
                 return None
-            batches = await self._scan(replica, found, own_copiers)
+            batches = await self._scan(replica, found, own_copiers, needed)
             if any(batch.is_data for batch in batches):
                 return Found(found, batches, read_from)
             # Only what compaction left of other records: what is behind it counts.
@@ -73,12 +78,16 @@ class QueueReads:
             found.release()
 
     async def _scan(
-        self, replica: Replica, found: FileRange, own_copiers: Container[int]
+        self,
+        replica: Replica,
+        found: FileRange,
+        own_copiers: Container[int],
+        needed: Needed | None,
     ) -> list[LogBatch]:
         try:
             if not replica.is_hot(found):
                 await self.in_worker(lambda: replica.warm(found))
-            return scan_batches(found, own_copiers)
+            return scan_batches(found, own_copiers, needed)
         except (OSError, StorageDamaged, CorruptBatch) as error:
             found.release()
             raise _unreadable(replica, error) from error

@@ -37,6 +37,7 @@ from penstock.queues.commands import (
 from penstock.queues.delivery import Delivery, has_space
 from penstock.queues.letters import LetterState
 from penstock.queues.ranges import PASSED, RangeMap, Tally, cut, joined
+from penstock.queues.reading import Needed
 from penstock.queues.transitions import EVENTS, Event, after
 
 _ACK_TYPES = frozenset(AckType)
@@ -122,6 +123,15 @@ class ShareMachine:
         if first is None and since:
             first = self._ranges.first_available()
         return self.end if first is None else first
+
+    def needed(self, since: int, count: int) -> Needed:
+        """What has to be read from `since` on to deliver so many records."""
+        if self.available_count:
+            for each in self.available_between(since, self.end - 1):
+                count -= each.last - each.first + 1
+                if count <= 0:
+                    return Needed(each.last + count, 1)
+        return Needed(max(since, self.end), count)
 
     def has_room(self, settings: ShareSettings) -> bool:
         """Whether a fetch could get anything. If not, nothing needs to be read."""

@@ -16,7 +16,7 @@ from penstock.queues.commands import AcquiredRange
 from penstock.records.batch import HEADER_SIZE, CorruptBatch, keep_records, parse_header
 
 _first: Final = attrgetter("first")
-# Read at a time to find the headers of batches; most often that is one header, or many.
+# Read at a time to find the headers of small batches. Of large ones, each header is read alone.
 _SCAN_BYTES: Final = 16 * KIB
 # A batch this large is built again if at most one in so many of its records is wanted.
 REBUILT_BYTES_MIN: Final = 16 * KIB
@@ -36,16 +36,27 @@ class LogBatch(NamedTuple):
     is_data: bool
 
 
-def scan_batches(found: FileRange, own_copiers: Container[int] = ()) -> list[LogBatch]:
-    """The batches of a range, by their headers. May wait for the disk if the range is cold.
+class Needed(NamedTuple):
+    """When enough of a range is known: once it has so many records from this offset on."""
+
+    first: int
+    count: int
+
+
+def scan_batches(
+    found: FileRange, own_copiers: Container[int] = (), needed: Needed | None = None
+) -> list[LogBatch]:
+    """The batches of a range, by their headers, or the first of them that are enough. May wait for
+    the disk if the range is cold.
 
     Copies that were made for other queues are not for this one, which has `own_copiers`.
     """
-    batches = []
-    chunk, chunk_at, at = b"", 0, 0
+    batches: list[LogBatch] = []
+    chunk, chunk_at, at, chunk_size = b"", 0, 0, _SCAN_BYTES
+    left = None if needed is None else needed.count
     while at < len(found):
         if at + HEADER_SIZE > chunk_at + len(chunk):
-            chunk = found.file.pread(min(_SCAN_BYTES, len(found) - at), found.position + at)
+            chunk = found.file.pread(min(chunk_size, len(found) - at), found.position + at)
             chunk_at = at
         header = parse_header(chunk, at - chunk_at)
         is_data = not header.is_control and header.record_count > 0
@@ -62,6 +73,11 @@ def scan_batches(found: FileRange, own_copiers: Container[int] = ()) -> list[Log
             )
         )
         at += header.size
+        chunk_size = HEADER_SIZE if header.size >= _SCAN_BYTES else _SCAN_BYTES
+        if needed is not None and left is not None and is_data:
+            left -= max(0, header.last_offset - max(header.base_offset, needed.first) + 1)
+            if left <= 0:
+                break
     return batches
 
 
