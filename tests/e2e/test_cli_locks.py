@@ -15,9 +15,7 @@ from tests.waiting import wait_until
 
 @pytest.fixture
 def shell(broker: Broker) -> Shell:
-    made = Shell(broker.bootstrap)
-    made.environment["PENSTOCK_HTTP_ADDRESS"] = str(broker.http)
-    return made
+    return Shell(broker.bootstrap)
 
 
 def run(shell: Shell, name: str, *words: str) -> tuple[int, str, str]:
@@ -87,3 +85,16 @@ def test_what_can_not_be_done_is_one_sentence(shell: Shell) -> None:
         1,
         "penstock: No HTTP door answers at 127.0.0.1:1: connection refused.\n",
     )
+
+
+def test_doors_are_found_by_any_of_the_addresses(broker: Broker, shell: Shell) -> None:
+    """By the cluster's, by the doors' own, and what was typed beats the environment."""
+    shell.environment["PENSTOCK_HTTP_ADDRESS"] = "127.0.0.1:1"
+    assert shell.attempt("lock", "list").returncode == 1
+    shell.run("lock", "list", "--bootstrap", broker.bootstrap)
+    shell.run("lock", "list", "--http", str(broker.http))
+    both = shell.attempt("lock", "list", "--http", str(broker.http), "-b", broker.bootstrap)
+    assert (both.returncode, "--http can't be combined" in both.stderr) == (2, True)
+    del shell.environment["PENSTOCK_HTTP_ADDRESS"]
+    nobody = shell.attempt("lock", "list", "--bootstrap", "127.0.0.1:1")
+    assert nobody.stderr == "penstock: No broker answers at 127.0.0.1:1: connection refused.\n"

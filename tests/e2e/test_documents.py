@@ -100,7 +100,6 @@ class Reader:
         self.grpc = ready["grpc"]
         self.http = ready["http"]
         self._environment["PENSTOCK_BOOTSTRAP"] = self.address
-        self._environment["PENSTOCK_HTTP_ADDRESS"] = self.http
         self._environment["PENSTOCK_REGISTRY"] = f"http://{self.http}"
 
     def _run(self, command: list[str]) -> None:

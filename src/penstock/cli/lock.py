@@ -10,38 +10,60 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.core import ParameterSource
 
 from penstock.cli.failures import CommandFailed
 from penstock.cli.lazy_group import CommandGroup
-from penstock.cli.options import Command, check_addresses, json_option, timeout_option
+from penstock.cli.options import (
+    Command,
+    bootstrap_option,
+    check_addresses,
+    json_option,
+    timeout_option,
+)
 from penstock.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from penstock.client.http_door import HttpDoor
     from penstock.client.lock import Lock
 
-DEFAULT_HTTP: Final = "127.0.0.1:9094"
 LEASE_S: Final = 30.0
 # Between asking a command to end because the lock is lost, and ending it.
 TERMINATE_S: Final = 5.0
 
 
-def _http(context: click.Context, parameter: click.Parameter, given: str) -> str:
-    return check_addresses(given)
-
-
-def http_option(command: Command) -> Command:
-    return click.option(
+def door_options(command: Command) -> Command:
+    """Where the cluster is, or where its HTTP doors are; `_door` says which counts."""
+    http = click.option(
         "--http",
         metavar="HOST:PORT",
-        default=DEFAULT_HTTP,
-        show_default=True,
+        default="",
         envvar="PENSTOCK_HTTP_ADDRESS",
         show_envvar=True,
         callback=_http,
-        help="Address of an HTTP door; separate several with commas.",
-    )(command)
+        help="Address of an HTTP door, instead of --bootstrap; separate several with commas.",
+    )
+    return bootstrap_option(http(command))
+
+
+def _http(context: click.Context, parameter: click.Parameter, given: str) -> str:
+    return check_addresses(given) if given else ""
+
+
+def _door(bootstrap: str, http: str) -> "HttpDoor":
+    """What was typed beats the environment."""
+    from penstock.client.cluster_door import open_door
+
+    source = click.get_current_context().get_parameter_source
+    is_typed = source("http") is ParameterSource.COMMANDLINE
+    is_other_typed = ParameterSource.COMMANDLINE in (source("bootstrap"), source("profile"))
+    if is_typed and is_other_typed:
+        raise click.UsageError("--http can't be combined with --bootstrap or --profile")
+    if http and not is_other_typed:
+        return open_door(http=http, is_repeatable=True)
+    return open_door(bootstrap=bootstrap, is_repeatable=True)
 
 
 @click.group(cls=CommandGroup)
@@ -50,15 +72,14 @@ def lock() -> None:
 
 
 @lock.command("list")
-@http_option
+@door_options
 @timeout_option
 @json_option
-def list_all(http: str, timeout_s: float, as_json: bool) -> None:
+def list_all(bootstrap: str, http: str, timeout_s: float, as_json: bool) -> None:
     """List the locks that somebody holds."""
-    from penstock.client.http_door import HttpDoor
     from penstock.client.lock import list_locks
 
-    found = list_locks(HttpDoor(http), timeout_s)
+    found = list_locks(_door(bootstrap, http), timeout_s)
     if as_json:
         print_json(found)
         return
@@ -71,15 +92,14 @@ def list_all(http: str, timeout_s: float, as_json: bool) -> None:
 
 @lock.command()
 @click.argument("name")
-@http_option
+@door_options
 @timeout_option
 @json_option
-def show(name: str, http: str, timeout_s: float, as_json: bool) -> None:
+def show(name: str, bootstrap: str, http: str, timeout_s: float, as_json: bool) -> None:
     """Show who holds a lock, and for how long."""
-    from penstock.client.http_door import HttpDoor
     from penstock.client.lock import describe_lock
 
-    found = describe_lock(HttpDoor(http), name, timeout_s)
+    found = describe_lock(_door(bootstrap, http), name, timeout_s)
     if as_json:
         print_json(found)
         return
@@ -109,9 +129,14 @@ def show(name: str, http: str, timeout_s: float, as_json: bool) -> None:
     metavar="SECONDS",
     help="How long to wait for the lock; 0 tries once, and without it there is no limit.",
 )
-@http_option
+@door_options
 def run(
-    name: str, command: tuple[str, ...], lease_s: float, wait_s: float | None, http: str
+    name: str,
+    command: tuple[str, ...],
+    lease_s: float,
+    wait_s: float | None,
+    bootstrap: str,
+    http: str,
 ) -> int:
     """Run a command while holding a lock.
 
@@ -121,7 +146,7 @@ def run(
     from penstock.client.lock import Lock, LockLost
 
     ended = _Ending()
-    held = Lock(name, http=http, lease_s=lease_s, on_lost=ended.lose)
+    held = Lock(name, door=_door(bootstrap, http), lease_s=lease_s, on_lost=ended.lose)
     held.acquire(wait_s)
     try:
         code = ended.run(held, command)

@@ -203,14 +203,14 @@ def _settle(
     body: dict[str, Any],
     as_json: bool,
 ) -> None:
-    from penstock.client.cluster_door import DoorRefused
+    from penstock.client.http_door import HttpRefused
 
     results: list[dict[str, Any]] = []
     for some in _in_parts(list(_all_tokens(tokens))):
         asked = {**body, "tokens": some}
         try:
             found = _ask(bootstrap, timeout_s, "POST", name, topic, verb, body=asked)
-        except DoorRefused as refused:
+        except HttpRefused as refused:
             if "results" not in refused.document:
                 raise
             found = refused.document
@@ -329,10 +329,10 @@ def _ask(
     query: str = "",
     wait_s: float = 0.0,
 ) -> Any:
-    from penstock.client.cluster_door import ClusterDoor
+    from penstock.client.cluster_door import open_door, path_of
 
-    door = ClusterDoor(bootstrap, timeout_s=timeout_s)
-    return door.ask(method, "queues", topic, group, *more, body=body, query=query, wait_s=wait_s)
+    path = path_of("queues", topic, group, *more) + (f"?{query}" if query else "")
+    return open_door(bootstrap=bootstrap).ask(method, path, body, timeout_s + wait_s)
 
 
 COMMANDS = (poll, peek, ack, nack, extend, reject, stats, purge, pause, resume)

@@ -1,105 +1,61 @@
-"""Asks a cluster over HTTP, found by the address of any of its Kafka listeners.
+"""Finds the HTTP doors of a cluster by the address of any of its Kafka listeners.
 
-Each node says in its settings where its HTTP door is. Nodes are tried in turn until one accepts a
-connection; a request that was sent is never sent again.
+Each node says in its settings where its HTTP door is.
 """
 
-import http.client
-import json
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+import os
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
 from urllib.parse import quote
 
 from penstock.client.cluster import ClusterClient
 from penstock.client.configs import Configs, Resource
-from penstock.client.connection import CONNECT_TIMEOUT_S, DEFAULT_BOOTSTRAP
-from penstock.client.errors import BrokerUnreachable, ClientError
+from penstock.client.connection import bootstrap_or_default
+from penstock.client.errors import ClientError
+from penstock.client.http_door import HttpDoor, Place
 from penstock.client.kafka_connection import KafkaConnection
-from penstock.model.endpoint import Endpoint, is_wildcard, parse_endpoint
+from penstock.model.endpoint import is_wildcard, parse_endpoint
 
 LISTENER_SETTING: Final = "penstock.http.listener"
+# Names HTTP doors themselves, for programs that can't reach a Kafka listener.
+HTTP_VARIABLE: Final = "PENSTOCK_HTTP_ADDRESS"
 _SCHEME: Final = "http://"
-ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024
-_GOOD: Final = range(200, 300)
 
 
-class DoorRefused(ClientError):
-    """The door answered with a problem document."""
+def open_door(*, bootstrap: str = "", http: str = "", is_repeatable: bool = False) -> HttpDoor:
+    """The doors at `http`, or those of the cluster at `bootstrap`; otherwise what the environment
+    names, and last the cluster on this machine. Addresses are HOST:PORT, separated by commas."""
+    given = http or ("" if bootstrap else os.environ.get(HTTP_VARIABLE, ""))
+    if given:
+        return HttpDoor.at(given, is_repeatable=is_repeatable)
+    where = bootstrap_or_default(bootstrap)
+    name = f"HTTP door of the cluster at {where} answers"
+    return HttpDoor(partial(find_doors, where), name=name, is_repeatable=is_repeatable)
 
-    def __init__(self, status: int, document: Mapping[str, Any]) -> None:
-        super().__init__(str(document.get("detail") or f"The HTTP door answered {status}."))
-        self.status = status
-        self.document = document
+
+def path_of(*parts: str) -> str:
+    return "/v1/" + "/".join(quote(part, safe="") for part in parts)
 
 
-class ClusterDoor:
-    """One request after the other, each on a connection of its own."""
+def find_doors(bootstrap: str, timeout_s: float) -> list[Place]:
+    """The doors of all nodes that are up; raises ClientError if nobody can be asked."""
+    with KafkaConnection(bootstrap, timeout_s=timeout_s) as kafka:
+        return list(_doors(kafka))
 
-    def __init__(self, bootstrap: str = DEFAULT_BOOTSTRAP, *, timeout_s: float = 5.0) -> None:
-        self._bootstrap = bootstrap
-        self._timeout_s = timeout_s
-        self._endpoint: Endpoint | None = None
 
-    def ask(
-        self, method: str, *path: str, body: object = None, query: str = "", wait_s: float = 0.0
-    ) -> Any:
-        """The answer as JSON; raises DoorRefused or another ClientError. `wait_s` is how long the
-        door itself may take."""
-        connection = self._connected()
+def _doors(kafka: KafkaConnection) -> Iterator[Place]:
+    configs = Configs(kafka)
+    for node in ClusterClient(kafka).view().nodes:
+        if not node.is_up or node.endpoint is None:
+            continue
         try:
-            connection.sock.settimeout(self._timeout_s + wait_s)
-            headers = {} if body is None else {"content-type": "application/json"}
-            data = None if body is None else json.dumps(body)
-            target = "/v1/" + "/".join(quote(part, safe="") for part in path)
-            target += f"?{query}" if query else ""
-            connection.request(method, target, data, headers)
-            answer = connection.getresponse()
-            return _content(answer.status, answer.read(ANSWER_BYTES_MAX))
-        except (OSError, http.client.HTTPException) as error:
-            detail = f"The HTTP door at {self._endpoint} did not answer: {error}."
-            raise BrokerUnreachable(detail) from None
-        finally:
-            connection.close()
-
-    def _connected(self) -> http.client.HTTPConnection:
-        problem = "no node has one"
-        known = () if self._endpoint is None else (self._endpoint,)
-        for endpoint in (*known, *self._endpoints()):
-            connection = http.client.HTTPConnection(
-                endpoint.host, endpoint.port, timeout=min(self._timeout_s, CONNECT_TIMEOUT_S)
-            )
-            try:
-                connection.connect()
-            except OSError as error:
-                problem = f"{endpoint} does not answer: {error}"
-            else:
-                self._endpoint = endpoint
-                return connection
-        detail = f"The cluster at {self._bootstrap} has no HTTP door that can be used: {problem}."
-        raise BrokerUnreachable(detail)
-
-    def _endpoints(self) -> Iterator[Endpoint]:
-        with KafkaConnection(self._bootstrap, timeout_s=self._timeout_s) as kafka:
-            configs = Configs(kafka)
-            for node in ClusterClient(kafka).view().nodes:
-                if not node.is_up or node.endpoint is None:
-                    continue
-                found = {each.name: each.value for each in configs.all(Resource(node=node.node))}
-                address = found.get(LISTENER_SETTING)
-                if address:
-                    yield _reachable(parse_endpoint(address.removeprefix(_SCHEME)), node.endpoint)
-
-
-def _reachable(endpoint: Endpoint, kafka: Endpoint) -> Endpoint:
-    """A door on all addresses of a machine is on the one that clients know."""
-    return Endpoint(kafka.host, endpoint.port) if is_wildcard(endpoint.host) else endpoint
-
-
-def _content(status: int, data: bytes) -> Any:
-    try:
-        content = json.loads(data) if data else None
-    except ValueError:
-        raise ClientError(f"The HTTP door answered {status} without JSON.") from None
-    if status not in _GOOD:
-        raise DoorRefused(status, content if isinstance(content, dict) else {})
-    return content
+            found = {each.name: each.value for each in configs.all(Resource(node=node.node))}
+        except ClientError:
+            # It went down a moment ago; the others can be asked.
+            continue
+        address = found.get(LISTENER_SETTING)
+        if address:
+            host, port = parse_endpoint(address.removeprefix(_SCHEME))
+            # A door on all addresses of a machine is on the one that clients know.
+            yield Place(node.endpoint.host if is_wildcard(host) else host, port)

@@ -17,10 +17,10 @@ import uuid
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
-from urllib.parse import quote
 
+from penstock.client.cluster_door import open_door, path_of
 from penstock.client.errors import BrokerUnreachable, ClientError
-from penstock.client.http_door import DEFAULT_HTTP, HttpDoor, HttpRefused
+from penstock.client.http_door import HttpRefused
 
 LEASE_S: Final = 30.0
 LEASE_S_MIN: Final = 1.0
@@ -74,6 +74,7 @@ class Lock:
         self,
         name: str,
         *,
+        bootstrap: str = "",
         http: str = "",
         lease_s: float = LEASE_S,
         wait_s: float | None = None,
@@ -82,8 +83,8 @@ class Lock:
         door: Door | None = None,
     ) -> None:
         """`wait_s` is how long `with` waits for the lock, without a limit if it is None. `on_lost`
-        is called by another thread as soon as it is known that the lock is lost. `http` are
-        addresses of HTTP doors, HOST:PORT, by default those in PENSTOCK_HTTP_ADDRESS."""
+        is called by another thread as soon as it is known that the lock is lost. `bootstrap` is
+        where the cluster is, as for a Producer; or `http` names addresses of its HTTP doors."""
         if lease_s < LEASE_S_MIN:
             raise ClientError(f"A lease must be at least {LEASE_S_MIN:g} s, not {lease_s:g} s.")
         self.name = name
@@ -91,8 +92,8 @@ class Lock:
         self.lease_s = lease_s
         self._wait_s = wait_s
         self._on_lost = on_lost
-        self._door = door or HttpDoor(http or os.environ.get("PENSTOCK_HTTP_ADDRESS", DEFAULT_HTTP))
-        self._path = f"/v1/locks/{quote(name, safe='')}"
+        self._door = door or open_door(bootstrap=bootstrap, http=http, is_repeatable=True)
+        self._path = path_of("locks", name)
         self._token: int | None = None
         # Until then the lock is ours, by our clock; moved by the thread that renews.
         self._trusted_until = 0.0
@@ -337,6 +338,7 @@ class AsyncLock:
 def lock(
     name: str,
     *,
+    bootstrap: str = "",
     http: str = "",
     lease_s: float = LEASE_S,
     wait_s: float | None = None,
@@ -346,30 +348,35 @@ def lock(
 
     Raises LockHeld if it can't be had within `wait_s`, and LockLost at the end of the block if the
     lease ended before."""
-    return Lock(name, http=http, lease_s=lease_s, wait_s=wait_s, on_lost=on_lost)
+    return Lock(
+        name, bootstrap=bootstrap, http=http, lease_s=lease_s, wait_s=wait_s, on_lost=on_lost
+    )
 
 
 def alock(
     name: str,
     *,
+    bootstrap: str = "",
     http: str = "",
     lease_s: float = LEASE_S,
     wait_s: float | None = None,
     on_lost: Callable[[], object] | None = None,
 ) -> AsyncLock:
     """`async with penstock.alock("nightly") as held:`, as `lock`."""
-    return AsyncLock(name, http=http, lease_s=lease_s, wait_s=wait_s, on_lost=on_lost)
+    return AsyncLock(
+        name, bootstrap=bootstrap, http=http, lease_s=lease_s, wait_s=wait_s, on_lost=on_lost
+    )
 
 
 def list_locks(door: Door, timeout_s: float) -> list[dict[str, Any]]:
     """Those that somebody holds, by name."""
-    found: list[dict[str, Any]] = door.ask("GET", "/v1/locks", None, timeout_s)["locks"]
+    found: list[dict[str, Any]] = door.ask("GET", path_of("locks"), None, timeout_s)["locks"]
     return found
 
 
 def describe_lock(door: Door, name: str, timeout_s: float) -> dict[str, Any]:
     """Raises HttpRefused if nobody holds it."""
-    found: dict[str, Any] = door.ask("GET", f"/v1/locks/{quote(name, safe='')}", None, timeout_s)
+    found: dict[str, Any] = door.ask("GET", path_of("locks", name), None, timeout_s)
     return found
 
 

@@ -1,25 +1,20 @@
 """Asks a schema registry: that of any node, or another one that serves Confluent's API."""
 
-import json
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Sequence
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
-from penstock.client.errors import BrokerUnreachable, ClientError
+from penstock.client.errors import ClientError
+from penstock.client.http_door import HttpDoor, HttpRefused, Place
 
 DEFAULT_REGISTRY: Final = "http://127.0.0.1:9094"
 CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 TIMEOUT_S: Final = 35.0
-ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
 NOT_FOUND: Final = 404
 INCOMPATIBLE: Final = 409
 # A node that restarts, or a leader that is being elected, is back soon.
-ATTEMPTS: Final = 5
-PAUSE_S: Final = 0.5
-_PASSING: Final = (502, 503, 504)
+ROUNDS: Final = 5
+_PORTS: Final = {"http": 80, "https": 443}
 
 
 class RegistryRefused(ClientError):
@@ -35,11 +30,15 @@ class RegistryClient:
     """Small and without dependencies, because Spark's workers use it too."""
 
     def __init__(self, url: str = DEFAULT_REGISTRY, *, timeout_s: float = TIMEOUT_S) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.netloc:
-            raise ClientError(f"The registry's address {url!r} is not like {DEFAULT_REGISTRY}.")
-        self._url = url.rstrip("/")
         self._timeout_s = timeout_s
+        place = _place(url)
+        self._door = HttpDoor(
+            lambda _: [place],
+            name=f"schema registry answers at {url.rstrip('/')}",
+            is_repeatable=True,
+            rounds=ROUNDS,
+            content_type=CONTENT_TYPE,
+        )
 
     # Schemas
 
@@ -105,30 +104,27 @@ class RegistryClient:
         path = f"/config/{_segment(subject)}"
         return str(self._ask("GET", path, defaultToGlobal="true")["compatibilityLevel"])
 
-    # HTTP
-
     def _ask(self, method: str, path: str, body: Any = None, **query: str) -> Any:
         given = urlencode({name: value for name, value in query.items() if value})
-        request = urllib.request.Request(
-            f"{self._url}{path}{'?' if given else ''}{given}",
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": CONTENT_TYPE, "Accept": CONTENT_TYPE},
-            method=method,
-        )
-        for attempt in range(1, ATTEMPTS + 1):
-            try:
-                with urllib.request.urlopen(request, timeout=self._timeout_s) as answer:
-                    return json.loads(answer.read(ANSWER_BYTES_MAX))
-            except urllib.error.HTTPError as refused:
-                if refused.code not in _PASSING or attempt == ATTEMPTS:
-                    raise _refused(refused) from None
-            except (OSError, ValueError) as failed:
-                if attempt == ATTEMPTS or isinstance(failed, ValueError):
-                    raise BrokerUnreachable(
-                        f"No schema registry answers at {self._url}: {_reason(failed)}."
-                    ) from failed
-            time.sleep(PAUSE_S)
-        raise AssertionError("the last attempt returns or raises")
+        try:
+            return self._door.ask(
+                method, f"{path}{'?' if given else ''}{given}", body, self._timeout_s
+            )
+        except HttpRefused as refused:
+            code = refused.document.get("error_code")
+            known = code if isinstance(code, int) else refused.status
+            raise RegistryRefused(refused.status, known, str(refused)) from None
+
+
+def _place(url: str) -> Place:
+    try:
+        parts = urlsplit(url)
+        port = parts.port or _PORTS[parts.scheme]
+    except (ValueError, KeyError):
+        parts, port = urlsplit(""), 0
+    if not parts.hostname:
+        raise ClientError(f"The registry's address {url!r} is not like {DEFAULT_REGISTRY}.")
+    return Place(parts.hostname, port, parts.scheme == "https", parts.path.rstrip("/"))
 
 
 def _segment(text: str) -> str:
@@ -141,18 +137,3 @@ def _flag(value: bool) -> str:
 
 def _body(schema: str, kind: str, references: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {"schema": schema, "schemaType": kind, "references": list(references)}
-
-
-def _refused(refused: urllib.error.HTTPError) -> RegistryRefused:
-    try:
-        body = json.loads(refused.read(ANSWER_BYTES_MAX))
-        code = int(body.get("error_code", refused.code))
-        message = str(body.get("message") or body.get("detail") or refused.reason)
-    except (ValueError, AttributeError, OSError):
-        code, message = refused.code, f"The registry answered {refused.code} {refused.reason}."
-    return RegistryRefused(refused.code, code, message)
-
-
-def _reason(failed: Exception) -> str:
-    reason = failed.reason if isinstance(failed, urllib.error.URLError) else failed
-    return str(getattr(reason, "strerror", None) or reason).lower().rstrip(".")

@@ -255,6 +255,6 @@ async def test_nobody_keeps_a_lock_after_it_was_cancelled(door: FakeDoor) -> Non
 
 
 def test_a_door_that_nobody_opens_is_named() -> None:
-    door = HttpDoor("127.0.0.1:1,127.0.0.1:2")
+    door = HttpDoor.at("127.0.0.1:1,127.0.0.1:2", is_repeatable=True)
     with pytest.raises(BrokerUnreachable, match=r"127\.0\.0\.1:1,127\.0\.0\.1:2: connection ref"):
         door.ask("GET", "/", None, 5.0)
