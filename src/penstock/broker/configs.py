@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from enum import IntEnum
 from typing import NamedTuple
 
+from penstock.broker.schema_settings import fault_of_validation
 from penstock.cluster.client_metrics import CLIENT_METRICS_SETTINGS
 from penstock.cluster.config_decisions import (
     ALL_BROKERS,
@@ -113,19 +114,25 @@ class Configs:
         validate_only: bool = False,
     ) -> list[Refused | None]:
         """All settings of each resource become the given ones; None where that succeeded."""
-        loops = [await self._loop(each, configs.get(TOPIC_NAME)) for each, configs in wanted]
-        allowed = [each for each, loop in zip(wanted, loops, strict=True) if loop is None]
+        faults = [await self._fault(each, configs) for each, configs in wanted]
+        allowed = [each for each, fault in zip(wanted, faults, strict=True) if fault is None]
         outcomes = iter(await self._cluster.replace_configs(allowed, validate_only=validate_only))
-        return [next(outcomes) if loop is None else loop for loop in loops]
+        return [next(outcomes) if fault is None else fault for fault in faults]
 
     async def edit(
         self, wanted: Sequence[tuple[Resource, Sequence[Edit]]], *, validate_only: bool = False
     ) -> list[Refused | None]:
         """Some settings of each resource change; None where that succeeded."""
-        loops = [await self._loop(each, _letters_topic(edits)) for each, edits in wanted]
-        allowed = [each for each, loop in zip(wanted, loops, strict=True) if loop is None]
+        faults = [await self._fault(each, _given(edits)) for each, edits in wanted]
+        allowed = [each for each, fault in zip(wanted, faults, strict=True) if fault is None]
         outcomes = iter(await self._cluster.edit_configs(allowed, validate_only=validate_only))
-        return [next(outcomes) if loop is None else loop for loop in loops]
+        return [next(outcomes) if fault is None else fault for fault in faults]
+
+    async def _fault(self, resource: Resource, given: Mapping[str, str | None]) -> Refused | None:
+        """What only the broker knows to be wrong with values that somebody sets."""
+        if isinstance(resource, TopicResource):
+            return fault_of_validation(given)
+        return await self._loop(resource, given.get(TOPIC_NAME))
 
     async def _loop(self, resource: Resource, letters_topic: str | None) -> Refused | None:
         """A group that read its own dead letters would give them up again and again. If nobody can
@@ -312,9 +319,10 @@ class Configs:
         return str(self._cluster.broker_id)
 
 
-def _letters_topic(edits: Sequence[Edit]) -> str | None:
-    found = (edit.value for edit in edits if edit[:2] == (TOPIC_NAME, Operation.SET))
-    return next(found, None)
+def _given(edits: Sequence[Edit]) -> dict[str, str | None]:
+    """The values that are set, of each name the first."""
+    set_ones = [edit for edit in edits if edit.operation is Operation.SET]
+    return {edit.name: edit.value for edit in reversed(set_ones)}
 
 
 def _chosen(settings: Mapping[str, Setting], names: Collection[str] | None) -> Iterator[Setting]:

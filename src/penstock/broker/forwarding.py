@@ -35,7 +35,14 @@ from penstock.broker.topics import Topic, Topics
 from penstock.model.clock import Clock
 from penstock.model.errors import Reason, Refused
 from penstock.model.file_ranges import FileRange
-from penstock.model.ids import BrokerId, PartitionId, PartitionIndex, TopicId, TopicName
+from penstock.model.ids import (
+    COPIERS_FROM,
+    BrokerId,
+    PartitionId,
+    PartitionIndex,
+    TopicId,
+    TopicName,
+)
 from penstock.records.batch import peek_header
 
 PUBLISH: Final = "forwarding.publish"
@@ -280,7 +287,12 @@ class Forwarding:
         expected: int = -1,
     ) -> int:
         production = self._produce.start(ACKS_ALL, deadline)
-        production.append(TopicName(""), topic_id, partition, batch, expected=expected)
+        # Only the broker's own redriving numbers its producers so: a client that did would come by
+        # Kafka's door.
+        is_copy = peek_header(batch).producer_id >= COPIERS_FROM
+        production.append(
+            TopicName(""), topic_id, partition, batch, expected=expected, is_copy=is_copy
+        )
         answer = production.finish()
         (part,) = await answer if isinstance(answer, Production) else answer
         if part.error is not None:

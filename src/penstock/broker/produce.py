@@ -1,8 +1,13 @@
 """Takes what producers send: finds the partition, appends, and answers when all of it is safe."""
 
+import logging
+from collections.abc import Callable
+from functools import partial
+
 from penstock.broker.deadlines import Deadlines
 from penstock.broker.later import Later
 from penstock.broker.partitions import Partitions
+from penstock.broker.schema_gate import SchemaGate
 from penstock.cluster.topic_names import is_internal
 from penstock.model.clock import Clock
 from penstock.model.errors import Reason, Refused
@@ -23,6 +28,7 @@ INTERNAL_PREFIX = "__"
 _CODEC_POSITION = ATTRIBUTES_POSITION + 1
 
 Batches = bytes | memoryview
+logger = logging.getLogger(__name__)
 
 
 class Part:
@@ -68,28 +74,42 @@ class Production(Later[list[Part]]):
         is_legacy: bool = False,
         takes_zstd: bool = True,
         expected: int = -1,
+        is_copy: bool = False,
     ) -> None:
         """Appends one batch, or a message set of the formats before batches, to a partition by
-        name, or by id where it has no name."""
+        name, or by id where it has no name. Copies of records that were in the partition before
+        are taken without a look at their schemas."""
         part = Part(topic, topic_id, partition)
         self.parts.append(part)
-        acks = self._acks
+        produce, acks = self._produce, self._acks
         try:
-            # Who wants no more than the leader's own copy may write while too few hold another.
+            replica = produce.find(topic, topic_id, partition)
             if is_legacy:
-                appended = self._produce.append_messages(
-                    topic, partition, bytes(batches or b""), acks_all=acks == ACKS_ALL
-                )
-            else:
-                appended = self._produce.append(
-                    topic,
-                    topic_id,
-                    partition,
-                    batches,
-                    acks_all=acks == ACKS_ALL,
-                    takes_zstd=takes_zstd,
-                    expected=expected,
-                )
+                batches = upgraded(batches)
+            # Who wants no more than the leader's own copy may write while too few hold another.
+            acks_all = acks == ACKS_ALL
+            if replica.config.schema_validation is not None and not is_copy:
+                check = produce.gate.check(replica, batches)
+                if check is not None:
+                    self._left += 1
+                    later = partial(
+                        produce.append,
+                        replica,
+                        acks_all=acks_all,
+                        takes_zstd=takes_zstd,
+                        expected=expected,
+                        many=is_legacy,
+                    )
+                    check.then(self._checked, (part, later))
+                    return
+            appended = produce.append(
+                replica,
+                batches,
+                acks_all=acks_all,
+                takes_zstd=takes_zstd,
+                expected=expected,
+                many=is_legacy,
+            )
         except Refused as refused:
             part.error = refused
             return
@@ -99,6 +119,28 @@ class Production(Later[list[Part]]):
             part.commit = commit
             self._left += 1
             commit.then(self._settled)
+
+    def _checked(
+        self, waiting: tuple[Part, Callable[[Batches], Appended]], check: Later[bytes]
+    ) -> None:
+        """The records may be appended, or may not; whether anybody still waits for that or not."""
+        part, append = waiting
+        try:
+            if check.error is not None:
+                raise check.error
+            part.appended = append(check.answer)
+        except Refused as refused:
+            part.error = refused
+        except Exception as bug:
+            logger.error("a look at schemas failed, which is a bug", exc_info=bug)
+            part.error = Refused(Reason.UNKNOWN_SERVER_ERROR, "internal error")
+        else:
+            commit = part.appended.done if self._acks == ACKS_ALL else part.appended.stored
+            if commit is not None:
+                part.commit = commit
+                commit.then(self._settled)
+                return
+        self._settled(None)
 
     def finish(self) -> "list[Part] | Production":
         """To be called once all is appended: the answer, or itself if there is none yet."""
@@ -131,6 +173,8 @@ class Production(Later[list[Part]]):
             commit = part.commit
             if commit is not None:
                 part.error = commit.error if commit.is_settled else _late()
+            elif part.appended is None and part.error is None:
+                part.error = _late()
         return self.parts
 
 
@@ -141,6 +185,9 @@ def _late() -> Refused:
 class Produce:
     """The use case behind every door's way to write records."""
 
+    # Set once there is one: it reads the registry's topic by other use cases.
+    gate: SchemaGate
+
     def __init__(self, *, partitions: Partitions, clock: Clock) -> None:
         self._partitions = partitions
         self.deadlines = Deadlines(clock)
@@ -148,40 +195,8 @@ class Produce:
     def start(self, acks: int, deadline: float) -> Production:
         return Production(self, acks, deadline)
 
-    def append(
-        self,
-        topic: TopicName,
-        topic_id: TopicId,
-        partition: int,
-        batches: Batches | None,
-        *,
-        acks_all: bool = True,
-        takes_zstd: bool = True,
-        expected: int = -1,
-    ) -> Appended:
-        """Appends one batch to a partition by name, or by id where it has no name."""
-        replica = self._find(topic, topic_id, partition)
-        if not batches:
-            raise Refused(Reason.INVALID_RECORD, "there is no batch")
-        if not takes_zstd and _codec(batches) == Codec.ZSTD:
-            detail = "zstd needs version 7 of Produce"
-            raise Refused(Reason.UNSUPPORTED_COMPRESSION_TYPE, detail)
-        return replica.append(batches, acks_all=acks_all, expected=expected)
-
-    def append_messages(
-        self, topic: TopicName, partition: int, messages: bytes, *, acks_all: bool = True
-    ) -> Appended:
-        """Appends a message set in the formats that came before record batches."""
-        replica = self._find(topic, NO_TOPIC_ID, partition)
-        try:
-            batches = upgrade(messages)
-        except CorruptBatch as bad:
-            raise Refused(Reason.CORRUPT_MESSAGE, str(bad)) from None
-        if not batches:
-            raise Refused(Reason.INVALID_RECORD, "there is no message")
-        return replica.append(batches, many=True, acks_all=acks_all)
-
-    def _find(self, topic: TopicName, topic_id: TopicId, partition: int) -> Replica:
+    def find(self, topic: TopicName, topic_id: TopicId, partition: int) -> Replica:
+        """The replica of a partition by its name, or by its id where it has no name."""
         if topic or topic_id == NO_TOPIC_ID:
             replica = self._partitions.get(topic, partition)
         else:
@@ -190,6 +205,35 @@ class Produce:
         if topic.startswith(INTERNAL_PREFIX) and is_internal(topic):
             raise Refused(Reason.INVALID_TOPIC, f"only the broker writes to {topic}")
         return replica
+
+    def append(
+        self,
+        replica: Replica,
+        batches: Batches | None,
+        *,
+        acks_all: bool = True,
+        takes_zstd: bool = True,
+        expected: int = -1,
+        many: bool = False,
+    ) -> Appended:
+        """Appends one batch, or several where an old client's messages became such."""
+        if not batches:
+            raise Refused(Reason.INVALID_RECORD, "there is no batch")
+        if not takes_zstd and _codec(batches) == Codec.ZSTD:
+            detail = "zstd needs version 7 of Produce"
+            raise Refused(Reason.UNSUPPORTED_COMPRESSION_TYPE, detail)
+        return replica.append(batches, many=many, acks_all=acks_all, expected=expected)
+
+
+def upgraded(messages: Batches | None) -> bytes:
+    """The batches of a message set in the formats that came before record batches."""
+    try:
+        batches = upgrade(bytes(messages or b""))
+    except CorruptBatch as bad:
+        raise Refused(Reason.CORRUPT_MESSAGE, str(bad)) from None
+    if not batches:
+        raise Refused(Reason.INVALID_RECORD, "there is no message")
+    return batches
 
 
 def _codec(batches: Batches) -> int:

@@ -19,6 +19,7 @@ from uuid import UUID
 from penstock.broker.leader_waits import LeaderWaits
 from penstock.broker.local_replicas import RETRY_S, LocalReplicas
 from penstock.broker.partitions import Partitions
+from penstock.broker.schema_settings import fault_of_validation
 from penstock.cluster.changes import Change, TopicDeleted
 from penstock.cluster.coordinator import Cluster
 from penstock.cluster.topic import Topic
@@ -181,16 +182,19 @@ class Topics:
     ) -> dict[str, Outcome]:
         """One outcome per name; a topic's partitions are in use when this returns, or the time is
         up and they will be."""
+        faults = {new.name: fault_of_validation(new.configs) for new in wanted}
+        refused: dict[str, Outcome] = {name: fault for name, fault in faults.items() if fault}
+        allowed = [new for new in wanted if new.name not in refused]
         if validate_only:
             outcomes, _ = await self._cluster.create_topics(
-                wanted, abandoned=self._still_abandoned(), validate_only=True
+                allowed, abandoned=self._still_abandoned(), validate_only=True
             )
-            return outcomes
-        task = self._start(self._create(wanted, self._deadline(wait_s)))
-        for new in wanted:
+            return outcomes | refused
+        task = self._start(self._create(allowed, self._deadline(wait_s)))
+        for new in allowed:
             self._creating.setdefault(new.name, task)
         # Shielded: a client that hangs up must not leave a topic half made.
-        return await asyncio.shield(task)
+        return await asyncio.shield(task) | refused
 
     async def ensure(self, wanted: Sequence[NewTopic]) -> dict[str, Outcome]:
         """The topics, made if they are missing; one that another caller makes is waited for."""

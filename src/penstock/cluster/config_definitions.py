@@ -3,15 +3,24 @@
 from collections.abc import Mapping
 
 from penstock.cluster.broker_settings import BROKER_SETTINGS
+from penstock.cluster.dead_letter_settings import GROUP_ENABLE
 from penstock.cluster.foreign_settings import PER_LISTENER
 from penstock.cluster.group_settings import check_broker_bounds
 from penstock.cluster.settings import BadValue, Setting, Value, invalid, write
-from penstock.cluster.topic_settings import TOPIC_SETTINGS
+from penstock.cluster.topic_settings import (
+    KEY_SUBJECTS,
+    KEY_VALIDATION,
+    TOPIC_SETTINGS,
+    VALUE_SUBJECTS,
+    VALUE_VALIDATION,
+)
 from penstock.model.errors import Reason, Refused, StartRefused
 from penstock.model.topic_config import (
     EVERYBODY,
     NOBODY,
     FlushPolicy,
+    SchemaValidation,
+    SubjectNames,
     ThrottledReplicas,
     TimestampType,
     TopicConfig,
@@ -108,6 +117,10 @@ def check_together(checked: Mapping[str, str], broker: Mapping[str, str]) -> Non
             f" > max.compaction.lag.ms ({config.max_compaction_lag_ms})"
         )
         raise Refused(Reason.INVALID_CONFIG, detail)
+    if config.schema_validation is not None and checked.get(GROUP_ENABLE) == "true":
+        # A letter has the schema of the topic that it comes from, if any: it must not get lost.
+        detail = f"a topic with {GROUP_ENABLE} takes records as they are, so it can't validate them"
+        raise Refused(Reason.INVALID_CONFIG, detail)
     if checked.get("remote.storage.enable") == "true":
         detail = invalid("remote.storage.enable", "true", "This broker has no remote storage")
         raise Refused(Reason.INVALID_CONFIG, detail)
@@ -191,7 +204,19 @@ def topic_config(overrides: Mapping[str, str], broker: Mapping[str, str]) -> Top
         flush_ms=read.integer("flush.ms"),
         throttled_leaders=_throttled(read.text("leader.replication.throttled.replicas")),
         throttled_followers=_throttled(read.text("follower.replication.throttled.replicas")),
+        schema_validation=_schema_validation(read),
     )
+
+
+def _schema_validation(read: _Reader) -> SchemaValidation | None:
+    key, value = (
+        SubjectNames(read.text(subjects)) if read.value(validation) else None
+        for validation, subjects in (
+            (KEY_VALIDATION, KEY_SUBJECTS),
+            (VALUE_VALIDATION, VALUE_SUBJECTS),
+        )
+    )
+    return SchemaValidation(key, value) if key or value else None
 
 
 def _throttled(text: str) -> ThrottledReplicas:

@@ -19,6 +19,7 @@ from penstock.cluster.settings import (
     table,
     throttled_replicas,
 )
+from penstock.model.topic_config import SubjectNames
 
 BOOLEAN, STRING, LIST = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.LIST
 INT, LONG, DOUBLE = ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE
@@ -33,6 +34,12 @@ CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 FLUSH_POLICIES = ("before-ack", "interval-unsafe", "os-unsafe")
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 CLEANUP_POLICIES = ("compact", "delete")
+# Confluent's names, so that scripts for their brokers work here.
+KEY_VALIDATION = "confluent.key.schema.validation"
+VALUE_VALIDATION = "confluent.value.schema.validation"
+KEY_SUBJECTS = "confluent.key.subject.name.strategy"
+VALUE_SUBJECTS = "confluent.value.subject.name.strategy"
+SUBJECT_NAMES = tuple(each.value for each in SubjectNames)
 
 
 def _row(
@@ -287,6 +294,38 @@ _MESSAGES = (
     ),
 )
 
+_SCHEMAS = (
+    _row(
+        VALUE_VALIDATION,
+        BOOLEAN,
+        "false",
+        "Refuse records whose value does not begin with the id of a schema that the registry has "
+        "under the subject of this topic. Records without a value are taken.",
+    ),
+    _row(
+        VALUE_SUBJECTS,
+        STRING,
+        SubjectNames.TOPIC.value,
+        f"Under which subject the schema of a value must be, if {VALUE_VALIDATION} is on: that of "
+        "the topic (<topic>-value), of the record's name, or of both (<topic>-<record>).",
+        check=one_of(*SUBJECT_NAMES),
+    ),
+    _row(
+        KEY_VALIDATION,
+        BOOLEAN,
+        "false",
+        "As for values: refuse records by the schema of their key. Records without a key are "
+        "taken.",
+    ),
+    _row(
+        KEY_SUBJECTS,
+        STRING,
+        SubjectNames.TOPIC.value,
+        f"Under which subject the schema of a key must be, if {KEY_VALIDATION} is on.",
+        check=one_of(*SUBJECT_NAMES),
+    ),
+)
+
 _REPLICATION = (
     _row(
         "min.insync.replicas",
@@ -354,6 +393,7 @@ TOPIC_SETTINGS = table(
     *_SEGMENTS,
     *_FLUSHING,
     *_MESSAGES,
+    *_SCHEMAS,
     *_REPLICATION,
     *_REMOTE,
     DEAD_LETTER_TOPIC_SETTING,

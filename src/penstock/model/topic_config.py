@@ -20,6 +20,22 @@ class FlushPolicy(Enum):
     OS_UNSAFE = "os-unsafe"
 
 
+class SubjectNames(Enum):
+    """Under which subject the schema of a key or a value must be registered, by the names that
+    Confluent's serialisers and brokers use for it."""
+
+    TOPIC = "io.confluent.kafka.serializers.subject.TopicNameStrategy"
+    RECORD = "io.confluent.kafka.serializers.subject.RecordNameStrategy"
+    TOPIC_RECORD = "io.confluent.kafka.serializers.subject.TopicRecordNameStrategy"
+
+
+class SchemaValidation(NamedTuple):
+    """What a topic asks of the schemas of its records; None: anything is taken."""
+
+    key: SubjectNames | None = None
+    value: SubjectNames | None = None
+
+
 FOREVER = -1
 
 
@@ -68,6 +84,8 @@ class TopicConfig:
     # Leaders whose sending, and followers whose receiving is bounded.
     throttled_leaders: ThrottledReplicas = NOBODY
     throttled_followers: ThrottledReplicas = NOBODY
+    # None for nearly all topics: then nobody looks into their records.
+    schema_validation: SchemaValidation | None = None
 
     @property
     def segment_age_ms_max(self) -> int:

@@ -172,7 +172,7 @@ class Replica(GroupMember):
         try:
             self._check_appendable(acks_all)
         except Refused as refused:
-            raise self._for_now_bytes(refused, batches) from None
+            raise self.refuse_for_now(refused, batches) from None
         try:
             header = check_batch(batches)
         except CorruptBatch as bad:
@@ -241,7 +241,8 @@ class Replica(GroupMember):
             self._states.await_again(header, refused.reason, self._parts.clock)
         return refused
 
-    def _for_now_bytes(self, refused: Refused, batch: Batch) -> Refused:
+    def refuse_for_now(self, refused: Refused, batch: Batch) -> Refused:
+        """The refusal of a batch that will come again, noted for those behind it (decision 28)."""
         try:
             return self._for_now(refused, parse_header(batch))
         except CorruptBatch:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from penstock.broker.client_metrics import ClientMetrics
@@ -30,6 +31,7 @@ from penstock.broker.queues import Queues
 from penstock.broker.quorum import Quorum
 from penstock.broker.rack_selector import RackAwareSelector
 from penstock.broker.reassignments import Reassignments
+from penstock.broker.schema_gate import SchemaGate, make_judge
 from penstock.broker.services import Services
 from penstock.broker.share_coordinators import ShareCoordinators
 from penstock.broker.throttling import Throttling
@@ -413,6 +415,9 @@ class Node:
             offsets=offsets,
             peers=exchange,
             clock=clock,
+        )
+        produce.gate = SchemaGate(
+            make_judge=partial(make_judge, topics, forwarding, clock), executor=self._disk
         )
         producers = Producers(leaderships=leaderships, cluster=cluster)
         queues = Queues(

@@ -57,9 +57,9 @@ class LooseProducer:
         value = b"%s:%d" % (NAME, number)
         batch = build_batch([Record(key=value, value=value, timestamp_ms=EPOCH_MS + number)])
         try:
-            appended = services.produce.append(
-                self._topic, NO_TOPIC_ID, self._partition.partition.partition, batch, acks_all=False
-            )
+            index = self._partition.partition.partition
+            replica = services.produce.find(self._topic, NO_TOPIC_ID, index)
+            appended = services.produce.append(replica, batch, acks_all=False)
             if appended.stored is not None:
                 await appended.stored
         except Refused:

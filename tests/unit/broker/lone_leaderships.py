@@ -20,6 +20,7 @@ from penstock.model.ids import (
     TopicName,
     TopicPartition,
 )
+from penstock.model.topic_config import TopicConfig
 from penstock.replication.leaders import LeaderInfo, LeaderTable
 
 TOPIC = TopicName("orders")
@@ -52,6 +53,7 @@ def topic_on(*assignments: tuple[int, ...], name: str = TOPIC) -> Topic:
 
 class MadeUpReplica(SimpleNamespace):
     is_leader: bool
+    config = TopicConfig()
 
     def check_running(self) -> None: ...
 

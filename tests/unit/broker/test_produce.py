@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from penstock.broker.produce import ACKS_ALL, Part, Produce, Production
+from penstock.broker.produce import ACKS_ALL, Part, Produce, Production, upgraded
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import NO_TOPIC_ID, TopicId, TopicName
 from penstock.model.topic_config import TopicConfig
@@ -31,7 +31,7 @@ def produce_on(node: Node) -> Produce:
 
 
 def append(produce: Produce, partition: int, value: bytes) -> Commit:
-    done = produce.append(TOPIC, NO_TOPIC_ID, partition, batch(value)).done
+    done = produce.append(produce.find(TOPIC, NO_TOPIC_ID, partition), batch(value)).done
     assert done is not None
     return done
 
@@ -100,17 +100,22 @@ async def test_topics_go_by_name_or_by_id(tmp_path: Path) -> None:
     async with running(tmp_path) as node:
         await node.replica()
         produce = produce_on(node)
-        assert produce.append(TopicName(""), TOPIC_ID, 0, batch(b"a")).base_offset == 0
-        unknown = Reason.UNKNOWN_TOPIC_OR_PARTITION
-        assert refusal(lambda: produce.append(TOPIC, NO_TOPIC_ID, 1, batch(b"a"))) is unknown
-        nowhere = TopicId(UUID(int=5))
-        assert refusal(lambda: produce.append(TopicName(""), nowhere, 0, batch(b"a"))) is (
-            Reason.UNKNOWN_TOPIC_ID
+        assert (
+            produce.append(produce.find(TopicName(""), TOPIC_ID, 0), batch(b"a")).base_offset == 0
         )
-        assert refusal(lambda: produce.append(TOPIC, NO_TOPIC_ID, 0, b"")) is (
+        unknown = Reason.UNKNOWN_TOPIC_OR_PARTITION
+        assert (
+            refusal(lambda: produce.append(produce.find(TOPIC, NO_TOPIC_ID, 1), batch(b"a")))
+            is unknown
+        )
+        nowhere = TopicId(UUID(int=5))
+        assert refusal(
+            lambda: produce.append(produce.find(TopicName(""), nowhere, 0), batch(b"a"))
+        ) is (Reason.UNKNOWN_TOPIC_ID)
+        assert refusal(lambda: produce.append(produce.find(TOPIC, NO_TOPIC_ID, 0), b"")) is (
             Reason.INVALID_RECORD
         )
-        assert refusal(lambda: produce.append(TOPIC, NO_TOPIC_ID, 0, None)) is (
+        assert refusal(lambda: produce.append(produce.find(TOPIC, NO_TOPIC_ID, 0), None)) is (
             Reason.INVALID_RECORD
         )
 
@@ -120,12 +125,12 @@ async def test_internal_topics_are_not_for_clients(tmp_path: Path) -> None:
         name = TopicName("__consumer_offsets")
         await node.create(name, TOPIC_ID, [0], TopicConfig())
         produce = produce_on(node)
-        assert refusal(lambda: produce.append(name, NO_TOPIC_ID, 0, batch(b"a"))) is (
+        assert refusal(lambda: produce.append(produce.find(name, NO_TOPIC_ID, 0), batch(b"a"))) is (
             Reason.INVALID_TOPIC
         )
-        assert refusal(lambda: produce.append(TopicName(""), TOPIC_ID, 0, batch(b"a"))) is (
-            Reason.INVALID_TOPIC
-        )
+        assert refusal(
+            lambda: produce.append(produce.find(TopicName(""), TOPIC_ID, 0), batch(b"a"))
+        ) is (Reason.INVALID_TOPIC)
 
 
 async def test_zstd_is_refused_where_the_client_may_not_use_it(tmp_path: Path) -> None:
@@ -138,14 +143,14 @@ async def test_zstd_is_refused_where_the_client_may_not_use_it(tmp_path: Path) -
                 assert (
                     refusal(
                         lambda sent=sent: produce.append(
-                            TOPIC, NO_TOPIC_ID, 0, sent, takes_zstd=False
+                            produce.find(TOPIC, NO_TOPIC_ID, 0), sent, takes_zstd=False
                         )
                     )
                     is Reason.UNSUPPORTED_COMPRESSION_TYPE
                 )
             else:
-                produce.append(TOPIC, NO_TOPIC_ID, 0, sent, takes_zstd=False)
-            produce.append(TOPIC, NO_TOPIC_ID, 0, sent)
+                produce.append(produce.find(TOPIC, NO_TOPIC_ID, 0), sent, takes_zstd=False)
+            produce.append(produce.find(TOPIC, NO_TOPIC_ID, 0), sent)
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -156,11 +161,14 @@ async def test_old_messages_are_stored_as_batches(tmp_path: Path, magic: int) ->
             build_message(Record(offset=n, key=b"k", value=b"%d" % n, timestamp_ms=1), magic=magic)
             for n in range(3)
         )
-        appended = produce_on(node).append_messages(TOPIC, 0, messages)
+        produce = produce_on(node)
+        appended = produce.append(
+            produce.find(TOPIC, NO_TOPIC_ID, 0), upgraded(messages), many=True
+        )
         assert appended.base_offset == 0
         await replica.committed()
         assert read_values(replica) == [b"0", b"1", b"2"]
-        assert refusal(lambda: produce_on(node).append_messages(TOPIC, 0, b"\x00" * 30)) in (
+        assert refusal(lambda: upgraded(b"\x00" * 30)) in (
             Reason.CORRUPT_MESSAGE,
             Reason.INVALID_RECORD,
         )

@@ -12,6 +12,12 @@ from penstock.cluster.config_definitions import (
     topic_config,
     validate_static,
 )
+from penstock.cluster.topic_settings import (
+    KEY_SUBJECTS,
+    KEY_VALIDATION,
+    VALUE_SUBJECTS,
+    VALUE_VALIDATION,
+)
 from penstock.model.errors import Reason, Refused, StartRefused
 from penstock.model.topic_config import (
     EVERYBODY,
@@ -63,7 +69,9 @@ KAFKA_TOPIC_SETTINGS = [
 def test_every_topic_setting_of_kafka_and_ours_is_there() -> None:
     # Of KIP-1191, which Kafka has from 4.4 on.
     later = {"errors.deadletterqueue.group.enable"}
-    assert set(TOPIC_SETTINGS) == {*KAFKA_TOPIC_SETTINGS, *later, "penstock.flush.policy"}
+    confluent = {KEY_VALIDATION, VALUE_VALIDATION, KEY_SUBJECTS, VALUE_SUBJECTS}
+    own = {"penstock.flush.policy"}
+    assert set(TOPIC_SETTINGS) == {*KAFKA_TOPIC_SETTINGS, *later, *confluent, *own}
 
 
 # The smallest value that its topics can use, for each setting in a larger unit than theirs.

@@ -42,7 +42,7 @@ class Leader:
             partitions=self.cluster.partitions, clock=self.world.services.clock
         )
 
-    def _append(self, batches: Any, *, acks_all: bool, expected: None) -> Appended:
+    def _append(self, batches: Any, *, many: bool, acks_all: bool, expected: None) -> Appended:
         self.acks_all.append(acks_all)
         if self.refused is not None:
             raise self.refused

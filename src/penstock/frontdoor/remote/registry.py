@@ -20,6 +20,7 @@ from penstock.broker.doors.calls import (
     Publish,
     TopicInfo,
 )
+from penstock.broker.shared_reads import SharedRead
 from penstock.frontdoor.remote.broker import Broker
 from penstock.frontdoor.remote.reading import EARLIEST, Reader
 from penstock.frontdoor.remote.topics import Topics
@@ -64,9 +65,7 @@ class Registry:
         self._changing = asyncio.Lock()
         self._identity: ProducerIdentity | None = None
         self._sequence = 0
-        # The read of the end that is under way, and the one that begins after it.
-        self._refreshing: asyncio.Task[None] | None = None
-        self._next_refresh: asyncio.Task[None] | None = None
+        self._reading = SharedRead(self._read_to_end)
 
     # Asking
 
@@ -82,23 +81,8 @@ class Registry:
         return await self._driven(question(self.state))
 
     async def refresh(self) -> None:
-        """Returns when all that was written before this call is in the copy.
-
-        A read that is under way may have begun before the last write, so it does not do; but all
-        who come while it lasts share the next one.
-        """
-        if self._next_refresh is None:
-            under_way = self._refreshing
-            self._next_refresh = asyncio.get_running_loop().create_task(self._after(under_way))
-            # Those who wait may all have gone when it fails.
-            self._next_refresh.add_done_callback(lambda done: done.cancelled() or done.exception())
-        await asyncio.shield(self._next_refresh)
-
-    async def _after(self, under_way: "asyncio.Task[None] | None") -> None:
-        if under_way is not None:
-            await asyncio.wait([under_way])
-        self._refreshing, self._next_refresh = self._next_refresh, None
-        await self._read_to_end()
+        """Returns when all that was written before this call is in the copy."""
+        await self._reading.wait()
 
     async def _read_to_end(self) -> None:
         topic = await self._topic(may_create=False)
