@@ -1,8 +1,11 @@
 """A message is followed by its trace: from the producer through each delivery attempt to the
 consumer and the dead letter, whatever door it takes."""
 
+import json
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from opentelemetry import trace
@@ -14,6 +17,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from penstock.client import Consumer, Message, Producer, Queue
 from penstock.client.child_broker import ChildBroker
 from tests.e2e.commands import fresh
+from tests.e2e.grpc_client import Client, Generated
 from tests.e2e.queue_session import configure_group
 from tests.e2e.topics import create_topic
 from tests.otlp_collector import OtlpCollector, otlp_collector
@@ -120,3 +124,67 @@ def test_one_trace_from_the_producer_to_the_dead_letter(
     assert traceparent.startswith(f"00-{trace_id}-{poison.span_id}-0".encode())
     assert metric(node, "penstock_spans_exported_total") >= 4
     assert metric(node, "penstock_spans_dropped_total") == 0
+
+
+def asked(node: ChildBroker, path: str, body: dict[str, Any], **headers: str) -> Any:
+    request = urllib.request.Request(
+        f"http://{node.http}{path}",
+        json.dumps(body).encode(),
+        {"Content-Type": "application/json", **headers},
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.load(answer)
+
+
+def test_traces_go_through_the_other_doors(
+    node: ChildBroker, collector: OtlpCollector, tmp_path: Path
+) -> None:
+    """A request's `traceparent` becomes that of its records, and polls answer with it."""
+    topic = create_topic(node.bootstrap)
+    traces = {
+        "http": "0af7651916cd43dd8448eb211c80319c",
+        "grpc": "1af7651916cd43dd8448eb211c80319c",
+    }
+    parents = {door: f"00-{trace_id}-b7ad6b7169203331-01" for door, trace_id in traces.items()}
+    asked(
+        node,
+        f"/v1/topics/{topic}/records",
+        {"records": [{"value": "http"}]},
+        traceparent=parents["http"],
+    )
+    client = Client(Generated(tmp_path), node.grpc)
+    new = client.messages.NewRecord(value=b"grpc")
+    request = client.messages.PublishRequest(topic=topic, records=[new])
+    client.streams.Publish(request, metadata=[("traceparent", parents["grpc"])])
+    client.plain_channel.close()
+
+    queue = f"/v1/queues/{topic}/workers"
+    polled = asked(node, f"{queue}/poll", {"limit": 2, "wait_ms": 20_000})["messages"]
+    said = [message["headers"] for message in polled]
+    assert [header["value"] for headers in said for header in headers] == list(parents.values())
+    first, second = (message["token"] for message in polled)
+    asked(node, f"{queue}/ack", {"tokens": [first]})
+    asked(node, f"{queue}/nack", {"tokens": [second], "delay_ms": 60_000})
+    wait_until("two spans", lambda: len(collector.named(f"deliver {topic}")) == 2)
+    spans = collector.named(f"deliver {topic}")
+    assert {(span.trace_id, span.attributes["penstock.outcome"]) for span in spans} == {
+        (traces["http"], "ack"),
+        (traces["grpc"], "nack"),
+    }
+
+
+def test_a_collector_that_is_away_costs_spans_and_nothing_else(
+    collector: OtlpCollector, tmp_path: Path, program: trace.Tracer
+) -> None:
+    nowhere = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_BSP_SCHEDULE_DELAY": "50"}
+    nowhere["OTEL_EXPORTER_OTLP_TIMEOUT"] = "1"
+    with ChildBroker(tmp_path / "data", flags=["--tracing", "on"], environment=nowhere) as node:
+        topic = create_topic(node.bootstrap)
+        with Producer(node.bootstrap) as producer:
+            producer.send(topic, "a").result()
+        with Queue(topic, group="workers", bootstrap=node.bootstrap) as queue:
+            (message,) = queue.take(timeout_s=30)
+            message.ack().result(30)
+        failed = 'penstock_spans_dropped_total{reason="failed"}'
+        wait_until("a dropped span", lambda: metric(node, failed) == 1)
+    assert "Traceback" not in node.log
