@@ -11,6 +11,7 @@ from struct import Struct, error
 from typing import Final, Protocol
 from uuid import UUID
 
+from penstock.broker.attempt_traces import AttemptTraces
 from penstock.broker.cold_reads import ColdReads
 from penstock.broker.forwarding import ReadAnswer
 from penstock.broker.leaderships import Leaderships
@@ -35,12 +36,10 @@ from penstock.model.errors import Reason, Refused
 from penstock.model.ids import BrokerId, TopicId
 from penstock.observe.node_counters import NodeCounters
 from penstock.queues import calls
-from penstock.queues.dead_letters import (
-    decide_copying,
-)
+from penstock.queues.dead_letters import decide_copying
 from penstock.queues.layout import QueueKey, Reader, pack_list, pack_text
 from penstock.queues.leading import LedQueue
-from penstock.queues.letters import Copies, Sender
+from penstock.queues.letters import Copies, Plan, Sender
 from penstock.records.record import Record
 from penstock.replication.positions import FoundOffset
 from penstock.replication.replica import Replica
@@ -102,8 +101,10 @@ class DeadLetters:
         clock: Clock,
         replica_of: Callable[[LedQueue], Replica],
         counters: NodeCounters | None = None,
+        traces: AttemptTraces | None = None,
     ) -> None:
         self._counters = counters
+        self._traces = traces
         self.cluster = cluster
         self._topics = topics
         self._partitions = partitions
@@ -128,6 +129,17 @@ class DeadLetters:
         topic = self.cluster.topic_by_id(key.topic_id)
         if self._counters is not None and topic is not None:
             self._counters.queues.of((key.group_id, topic.name)).dead += count
+
+    @property
+    def is_traced(self) -> bool:
+        return self._traces is not None
+
+    def trace(self, key: QueueKey, plan: Plan, sender: Sender, batch: bytes) -> None:
+        """The batch is there; for the traces of its records."""
+        topic = self.cluster.topic_by_id(key.topic_id)
+        letters_topic = self.cluster.topic_by_id(sender.topic_id)
+        if self._traces is not None and topic is not None and letters_topic is not None:
+            self._traces.buried(key, topic.name, letters_topic.name, plan, batch)
 
     def carry(self, queue: LedQueue) -> None:
         """The queue has something to send; called often."""

@@ -186,7 +186,9 @@ class Carrier:
             raise Refused(Reason.UNKNOWN_TOPIC_ID, "the topic of the queue is gone")
         originals = OriginalRecords(owner.replica_of(queue), owner.cold_reads)
         is_copied = owner.settings.copies_records(queue.key.group_id)
-        found = await originals.read([letter.offset for letter in chosen], bytes_max, is_copied)
+        # Of one that is not copied, the headers that place it in its trace are.
+        is_read = is_copied or owner.is_traced
+        found = await originals.read([letter.offset for letter in chosen], bytes_max, is_read)
         records: list[Record] = []
         left = bytes_max - _OVERHEAD_BYTES
         for letter, original in zip(chosen, found, strict=False):
@@ -241,6 +243,7 @@ class Carrier:
     async def _send(self, plan: Plan, sender: Sender, batch: bytes) -> None:
         refused = await self._publish(sender, batch)
         if refused is None:
+            self._owner.trace(self._queue.key, plan, sender, batch)
             await self._arrived(plan, sender, plan.count)
         elif not await self._has_arrived(plan, sender):
             await self._refused(plan, refused)

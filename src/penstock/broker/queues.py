@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import Executor
 from functools import partial
 
+from penstock.broker.attempt_traces import AttemptTraces, TracedQueue
 from penstock.broker.cold_reads import ColdReads
 from penstock.broker.dead_letters import DeadLetters, Identities, Publisher
 from penstock.broker.group_settings import TEXT_LENGTH_MAX
@@ -42,12 +43,7 @@ from penstock.model.ids import BrokerId, GroupId, MemberId, PartitionId, TopicId
 from penstock.model.limits import Limits
 from penstock.observe.node_counters import NodeCounters
 from penstock.queues import calls
-from penstock.queues.commands import (
-    AckBatch,
-    AckType,
-    AcquiredRange,
-    ShareSettings,
-)
+from penstock.queues.commands import AckBatch, AckType, AcquiredRange, ShareSettings
 from penstock.queues.layout import QueueKey
 from penstock.queues.leading import LedQueue
 from penstock.queues.records import UNRESOLVED
@@ -101,8 +97,10 @@ class Queues:
         identities: Identities,
         random_below: Callable[[int], int],
         counters: NodeCounters | None = None,
+        traces: AttemptTraces | None = None,
     ) -> None:
         self._cluster = cluster
+        self._make = LedQueue if traces is None else partial(TracedQueue, traces=traces)
         self._counters = counters
         self._partitions = partitions
         self._leaderships = leaderships
@@ -133,6 +131,7 @@ class Queues:
             clock=clock,
             replica_of=self.replica_of,
             counters=counters,
+            traces=traces,
         )
         self._redriving = Redriving(
             cluster=cluster,
@@ -511,7 +510,7 @@ class Queues:
         return self.settings.of(queue.key.group_id)
 
     def _new(self, key: QueueKey, replica: Replica) -> LedQueue:
-        return LedQueue(
+        return self._make(
             key=key,
             log=replica,
             store=self._coordinators,

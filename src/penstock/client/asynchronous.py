@@ -144,10 +144,12 @@ class AsyncProducer:
             raise ClientError("An AsyncProducer sends inside its `async with` block.")
         record = new_record(topic, value, key, headers, partition, timestamp_ms)
         sending: asyncio.Future[Delivery] = self._loop.create_future()
+        span = self._producer.begin_span(topic, record)
 
         def report(
             error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message
         ) -> None:
+            self._producer.end_span(span, error, message)
             self._heard.append((sending, error, message))
             if not self._is_called:
                 self._is_called = True
@@ -314,7 +316,9 @@ class AsyncConsumer:
             elif in_turn % RECORDS_PER_TURN_MAX == 0:
                 await asyncio.sleep(0)
             for record in records:
+                span = self._consumer.begin_span(record)
                 yield record
+                self._consumer.end_span(span)
                 self._consumer.done([record])
 
     async def batches(self) -> AsyncIterator[list[ConsumedRecord]]:

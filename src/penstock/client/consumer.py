@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -24,6 +25,7 @@ from penstock.client.connection import (
 from penstock.client.errors import ClientError, CommitFailed, from_kafka, reason_of
 from penstock.client.positions import Beginning, Bound, End, position_of
 from penstock.client.stopping import stopped_by
+from penstock.client.tracing import place_of, tracing_of_program
 from penstock.client.values import as_json, as_text
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
 
@@ -102,6 +104,7 @@ class Consumer:
         self.unreachable_because: str | None = None
         self.unreachable_since: float | None = None
         self._group = group
+        self._tracing = tracing_of_program()
         self._start = start
         self._is_begun = not self.topics
         self._is_closed = False
@@ -227,7 +230,13 @@ class Consumer:
                 # One at a time: partitions are only lost during a poll, so the loop never holds a
                 # record that another member has too.
                 for record in self.poll(LOOK_S, 1):
-                    yield record
+                    if self._tracing is None:
+                        yield record
+                    else:
+                        with self._tracing.processing(
+                            record.topic, record.headers, self._place_of(record)
+                        ):
+                            yield record
                     self.done([record])
 
     def batches(self) -> Iterator[list[ConsumedRecord]]:
@@ -239,7 +248,8 @@ class Consumer:
             while not self._is_stopping:
                 records = self.poll()
                 if records:
-                    yield records
+                    with self._processing_batch(records):
+                        yield records
                     self.settle(records)
 
     def settle(self, records: Sequence[ConsumedRecord]) -> None:
@@ -281,6 +291,30 @@ class Consumer:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    # Traces, in programs that make some
+
+    def _processing_batch(self, records: Sequence[ConsumedRecord]) -> AbstractContextManager[Any]:
+        if self._tracing is None:
+            return nullcontext()
+        topics = list({record.topic: None for record in records})
+        headers = (record.headers for record in records)
+        group = {"messaging.consumer.group.name": self._group}
+        return self._tracing.processing_batch(topics, headers, group)
+
+    def begin_span(self, record: ConsumedRecord) -> Any:
+        """Of a record that is processed; None in a program that does not trace."""
+        if self._tracing is None:
+            return None
+        return self._tracing.begin(record.topic, record.headers, self._place_of(record))
+
+    @staticmethod
+    def end_span(span: Any) -> None:
+        if span is not None:
+            span.end()
+
+    def _place_of(self, record: ConsumedRecord) -> dict[str, str | int | None]:
+        return place_of(group=self._group, partition=record.partition, offset=record.offset)
 
     # What librdkafka reports
 

@@ -15,6 +15,7 @@ import confluent_kafka
 
 from penstock.client.connection import bootstrap_or_default, librdkafka_settings
 from penstock.client.errors import ClientError, DeliveryFailed, reason_of
+from penstock.client.tracing import tracing_of_program
 from penstock.client.values import Headers, Value, to_bytes, to_headers
 
 Acks = Literal["0", "1", "all"]
@@ -47,12 +48,17 @@ class Delivery:
 class Sending:
     """A record on its way to the broker: what `Producer.send` returns."""
 
-    __slots__ = ("_on_delivery", "_outcome", "_producer")
+    __slots__ = ("_on_delivery", "_outcome", "_producer", "_span")
 
     def __init__(
-        self, producer: "Producer", on_delivery: Callable[[Delivery], None] | None
+        self,
+        producer: "Producer",
+        on_delivery: Callable[[Delivery], None] | None,
+        span: Any = None,
     ) -> None:
         self._producer = producer
+        # Of a program that traces.
+        self._span = span
         self._on_delivery = on_delivery
         self._outcome: confluent_kafka.Message | DeliveryFailed | None = None
 
@@ -80,6 +86,8 @@ class Sending:
     def report(
         self, error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message
     ) -> None:
+        if self._span is not None:
+            self._producer.end_span(self._span, error, message)
         if error is not None:
             self._outcome = self._producer.note_failure(error, message)
             return
@@ -132,6 +140,7 @@ class Producer:
         # What flushes have reported already.
         self._reported = 0
         self._trouble = ""
+        self._tracing = tracing_of_program()
         settings = librdkafka_settings(self.bootstrap, settings | dict(options or {}))
         self._buffer_bytes = int(settings["queue.buffering.max.kbytes"]) * 1024
         self._counting = threading.Lock()
@@ -161,8 +170,9 @@ class Producer:
         Text is stored as UTF-8, and dicts, lists, numbers and dataclasses as JSON. `on_delivery` is
         called during later calls, in the order of the partition.
         """
-        sending = Sending(self, on_delivery)
         record = new_record(topic, value, key, headers, partition, timestamp_ms)
+        span = None if self._tracing is None else self.begin_span(topic, record)
+        sending = Sending(self, on_delivery, span)
         while not self.queue(topic, record, sending.report):
             self._producer.poll(LOOK_S)
         self._producer.poll(0)
@@ -214,6 +224,20 @@ class Producer:
         with self._counting:
             self.sent += 1
         return True
+
+    def begin_span(self, topic: str, record: dict[str, Any]) -> Any:
+        """Of a send; None in a program that does not trace."""
+        return None if self._tracing is None else self._tracing.sending(topic, record)
+
+    def end_span(
+        self,
+        span: Any,
+        error: confluent_kafka.KafkaError | None,
+        message: confluent_kafka.Message,
+    ) -> None:
+        if span is not None and self._tracing is not None:
+            fault = "" if error is None else reason_of(error)
+            self._tracing.sent(span, message.partition(), message.offset(), fault)
 
     def note_delivery(self) -> None:
         with self._counting:

@@ -11,7 +11,7 @@ import logging
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from types import TracebackType
 from typing import Any, Self
 
@@ -19,6 +19,7 @@ from penstock.client.connection import bootstrap_or_default
 from penstock.client.errors import ClientError
 from penstock.client.queues import Queues
 from penstock.client.stopping import stopped_by
+from penstock.client.tracing import place_of, tracing_of_program
 from penstock.client.values import as_json, as_text
 from penstock.client.wire.cluster import WireCluster
 from penstock.client.wire.queue_leases import Lease, LeaseLost
@@ -137,6 +138,7 @@ class Queue:
         self._group = group
         self._bootstrap = bootstrap_or_default(bootstrap)
         self._timeout_s = timeout_s
+        self._tracing = tracing_of_program()
         self._resources = ExitStack()
 
     def __enter__(self) -> Self:
@@ -168,7 +170,8 @@ class Queue:
     def __iter__(self) -> Iterator[Message]:
         while taken := self.take():
             (message,) = taken
-            yield message
+            with self.processing(message):
+                yield message
             if not message.is_settled:
                 _report(message, message.ack())
 
@@ -200,11 +203,31 @@ class Queue:
                 self.stop()
                 raise
 
+    def processing(self, message: Message) -> AbstractContextManager[Any]:
+        """While a message is processed: a span, in programs that trace. Loops and `work` use it."""
+        if self._tracing is None:
+            return nullcontext()
+        return self._tracing.processing(message.topic, message.headers, self._place_of(message))
+
+    def begin_span(self, message: Message) -> Any:
+        if self._tracing is None:
+            return None
+        return self._tracing.begin(message.topic, message.headers, self._place_of(message))
+
+    def _place_of(self, message: Message) -> dict[str, str | int | None]:
+        return place_of(
+            group=self._group,
+            partition=message.partition,
+            offset=message.offset,
+            attempt=message.attempt,
+        )
+
     def _work(self, handler: Callable[[Message], object], idle_s: float | None) -> None:
         while taken := self.take(timeout_s=idle_s):
             (message,) = taken
             try:
-                handler(message)
+                with self.processing(message):
+                    handler(message)
             except Exception as error:
                 _give_back(message, error)
             else:
@@ -267,7 +290,10 @@ class AsyncQueue:
     async def __aiter__(self) -> AsyncIterator[Message]:
         while not self._is_stopping.is_set():
             for message in await self.take(timeout_s=LOOK_S):
+                span = self._queue.begin_span(message)
                 yield message
+                if span is not None:
+                    span.end()
                 if not message.is_settled:
                     _report(message, message.ack())
 
@@ -291,7 +317,7 @@ class AsyncQueue:
                     await asyncio.wait(at_work, return_when=asyncio.FIRST_COMPLETED)
                     continue
                 for message in await self.take(concurrency - len(at_work), LOOK_S):
-                    task = loop.create_task(_handle(handler, message))
+                    task = loop.create_task(self._handle(handler, message))
                     at_work.add(task)
                     task.add_done_callback(at_work.discard)
                 if at_work:
@@ -305,19 +331,19 @@ class AsyncQueue:
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
-
-async def _handle(
-    handler: Callable[[Message], Awaitable[object] | object], message: Message
-) -> None:
-    try:
-        result = handler(message)
-        if inspect.isawaitable(result):
-            await result
-    except Exception as error:
-        _give_back(message, error)
-    else:
-        if not message.is_settled:
-            _report(message, message.ack())
+    async def _handle(
+        self, handler: Callable[[Message], Awaitable[object] | object], message: Message
+    ) -> None:
+        try:
+            with self._queue.processing(message):
+                result = handler(message)
+                if inspect.isawaitable(result):
+                    await result
+        except Exception as error:
+            _give_back(message, error)
+        else:
+            if not message.is_settled:
+                _report(message, message.ack())
 
 
 def _abandon(taking: "Future[list[Message]]") -> None:

@@ -106,6 +106,8 @@ class Settings:
     scrub_hours: int = 168
     # Whether the node counts what it does, for /metrics.
     metrics: bool = True
+    # Whether spans of delivery attempts are sent to an OpenTelemetry collector.
+    tracing: bool = False
     # Kafka's broker settings by Kafka's names, unchecked here: the cluster knows their meaning.
     broker: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     # Where a value came from, by setting; `broker` has one entry per key, "broker.num.partitions".
@@ -505,6 +507,13 @@ SETTINGS: tuple[Setting, ...] = (
         "on",
         values.parse_switch,
         "Whether the node counts what it does and shows it at /metrics.",
+    ),
+    _setting(
+        "tracing",
+        "on|off",
+        "off",
+        values.parse_switch,
+        "Whether the node sends traces of delivery attempts to an OpenTelemetry collector.",
     ),
     _setting(
         "broker",

@@ -185,6 +185,14 @@ NODE_FAMILIES: Final = (
         "instance",
         "metric",
     ),
+    # Traces
+    _counter("penstock_spans_exported", "Spans that the OpenTelemetry collector took."),
+    _counter(
+        "penstock_spans_dropped",
+        "Spans that nobody gets: `failed` to be sent, found the queue `full`, or were never made "
+        "because too much was going on (`untracked`, `unwatched`).",
+        "reason",
+    ),
     # The metrics themselves
     _gauge(
         "penstock_series_left_out",

@@ -10,6 +10,7 @@ from typing import Final
 
 from penstock.observe.families import OTHERS, Sample
 from penstock.observe.instruments import Bounded, Deliveries, Histogram, Requests, Traffic
+from penstock.observe.tracing import SpanCounts
 
 KAFKA: Final = "kafka"
 # Topics and queues with series of their own; all others share one.
@@ -44,6 +45,7 @@ class NodeCounters:
         "loop_delay",
         "queues",
         "replication",
+        "spans",
         "topics",
         "writes",
     )
@@ -68,6 +70,7 @@ class NodeCounters:
         # Of the Kafka door.
         self.connections = self.connections_opened = 0
         self.elections_won = 0
+        self.spans = SpanCounts()
         self.in_sync_shrinks = self.in_sync_growths = 0
 
     def requests(self, api: str) -> Requests:
@@ -93,6 +96,11 @@ class NodeCounters:
             ("penstock_in_sync_growths_total", self.in_sync_growths),
         ):
             yield name, [((), count)]
+        yield "penstock_spans_exported_total", [((), self.spans.exported)]
+        dropped: list[Sample] = [
+            ((reason,), count) for reason, count in self.spans.dropped().items()
+        ]
+        yield "penstock_spans_dropped_total", dropped
         yield "penstock_connections", [((KAFKA,), self.connections)]
         yield "penstock_connections_opened_total", [((KAFKA,), self.connections_opened)]
 

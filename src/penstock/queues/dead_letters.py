@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from penstock.model.trace_context import TRACE_HEADERS
 from penstock.queues.commands import Change, Range, ShareSettings
 from penstock.queues.layout import QueueKey
 from penstock.queues.letters import Copies, Death, Letter, LetterState, Redriven, Sender
@@ -179,7 +180,8 @@ def letter_record(
         said[REDRIVES] = str(redrives)
     headers = tuple((name, text.encode()) for name, text in said.items())
     if original is None or not is_copied:
-        return Record(timestamp_ms=now_ms, headers=headers)
+        traced = tuple(each for each in kept if each[0] in TRACE_HEADERS)
+        return Record(timestamp_ms=now_ms, headers=traced + headers)
     return replace(original, headers=kept + headers)
 
 

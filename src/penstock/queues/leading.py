@@ -40,6 +40,7 @@ from penstock.queues.ports import DataLog, QueueStore
 from penstock.queues.records import UNRESOLVED, QueueStored
 from penstock.queues.retrying import NOT_DONE, PASSING, as_leader, retried
 from penstock.queues.tally import QueueTally
+from penstock.queues.transitions import Event
 from penstock.queues.waiters import Waiter, Waiters
 from penstock.replication.alarm_clock import AlarmClock
 from penstock.replication.commit import Commit, report_bug
@@ -113,10 +114,7 @@ class LedQueue:
         # Records that were too old to be delivered, since this node leads the queue.
         self.expired_count = 0
         self.used_at = clock.monotonic()
-        self._watches = [
-            log.on_leadership(self._follow),
-            log.on_advance(self.tell_news),
-        ]
+        self._watches = [log.on_leadership(self._follow), log.on_advance(self.tell_news)]
 
     # Life
 
@@ -346,9 +344,13 @@ class LedQueue:
         due = self._deadlines.pop_due(self.clock.monotonic())
         if due:
             change = self._machine.decide_expiry(due, self._settings_of())
-            self._submit(change)
+            attempts = (AcquiredRange(each.first, each.last, each.attempts) for each in due)
+            self.note(Event.EXPIRE, attempts, self._submit(change))
             self._ended_leases()
         self._set_alarm()
+
+    def note(self, event: Event, attempts: Iterable[AcquiredRange], commit: Commit) -> None:
+        """How attempts ended, once it is stored: for those who trace them."""
 
     # Records that are looked into
 
@@ -477,10 +479,6 @@ class LedQueue:
         self._ended_leases()
         return commit
 
-    def stored(self) -> Commit:
-        """Settled once all that was decided so far is stored."""
-        return self._last_commit()
-
     def _tell_dying(self) -> None:
         if self._machine is not None and self._machine.has_letters:
             self._on_dying(self)
@@ -504,7 +502,7 @@ class LedQueue:
         """Applies the change now; the commit is settled once it and all before it are stored."""
         machine = self._open_machine()
         if not machine.is_news(change):
-            return self._last_commit()
+            return self.stored()
         self._apply(change)
         self._pending.append(change)
         self._tell_dying()
@@ -523,7 +521,8 @@ class LedQueue:
             machine = self._open_machine()
             machine.apply(self._keys.follow(change, machine, self._settings_of()))
 
-    def _last_commit(self) -> Commit:
+    def stored(self) -> Commit:
+        """Settled once all that was decided so far is stored."""
         if self._pending:
             return self._next_commit
         if self._under_way is not None:

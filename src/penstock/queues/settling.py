@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from penstock.model.lease_tokens import is_door_member, is_proven
 from penstock.queues.backoff import Waits
-from penstock.queues.commands import Change, Range, RecordState, ShareSettings
+from penstock.queues.commands import AcquiredRange, Change, Range, RecordState, ShareSettings
 from penstock.queues.leading import LedQueue
 from penstock.queues.machine import DueAfter, ShareMachine, at_once, ended
 from penstock.queues.ranges import PASSED, cut, joined
@@ -61,6 +61,7 @@ class Settled(NamedTuple):
     extended: Sequence[Range]
 
 
+_OK = Outcome.OK
 _EVENTS = {
     Verb.ACK: Event.ACCEPT,
     Verb.NACK: Event.RELEASE,
@@ -162,6 +163,9 @@ def settle(
         due_after=_due_after(queue, settings, delay_ms),
     )
     commit = queue.decide(lambda _: settled.change)
+    judged = zip(claims, settled.outcomes, strict=True)
+    good = (AcquiredRange(at, at, attempt) for (at, attempt, _), is_ok in judged if is_ok is _OK)
+    queue.note(_EVENTS[verb], good, commit)
     if settled.extended:
         queue.extend(settled.extended, lease_ms)
     return settled.outcomes, commit

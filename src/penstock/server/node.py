@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from penstock.broker.attempt_traces import AttemptTraces
 from penstock.broker.client_metrics import ClientMetrics
 from penstock.broker.configs import Configs
 from penstock.broker.fetch import Fetch
@@ -56,6 +57,7 @@ from penstock.model.limits import Limits
 from penstock.model.peers import NO_CLUSTER, PEER_VERSION, PeerHello
 from penstock.net.occasional_log import OccasionalLog
 from penstock.observe.node_counters import LoopDelay, NodeCounters
+from penstock.observe.tracing import SpanCounts, Spans, TracingUnavailable
 from penstock.queues.records import QueueRecord, QueueRecordCodec
 from penstock.queues.state import QueuesState
 from penstock.replication.exchange import TICK_SECONDS, Exchange
@@ -441,6 +443,7 @@ class Node:
             identities=producers,
             random_below=self._parts.random_below,
             counters=self._counters,
+            traces=self._traces(),
         )
         groups = Groups(
             cluster=cluster,
@@ -506,6 +509,19 @@ class Node:
             clock=clock,
             limits=limits,
         )
+
+    def _traces(self) -> AttemptTraces | None:
+        """None unless the node is set to trace: then queues are made without."""
+        if not self._settings.tracing:
+            return None
+        counts = SpanCounts() if self._counters is None else self._counters.spans
+        try:
+            spans = Spans({"service.instance.id": str(self._settings.node)}, counts)
+        except TracingUnavailable as missing:
+            raise StartRefused(str(missing)) from None
+        self._on_stop(lambda: asyncio.to_thread(spans.close))
+        executor = self._executor("tracing", 1)
+        return AttemptTraces(spans.add, counts, executor=executor, now_ns=time.time_ns)
 
     def _group_host(
         self, replica: Replica, directory: DataDirectory

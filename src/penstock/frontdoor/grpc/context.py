@@ -118,6 +118,9 @@ class Call(Protocol):
     def bounded_s(self, wait_s: float) -> float:
         """How long it may wait, so that its answer arrives before the client's deadline."""
 
+    def metadata(self, name: str) -> str | None:
+        """What the client sent along under this name."""
+
 
 class Conversation(Call, Protocol[Request]):
     """A call whose both sides are streams."""

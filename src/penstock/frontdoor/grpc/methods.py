@@ -99,6 +99,12 @@ class _Call:
             return wait_s
         return max(0.0, min(wait_s, left_s - limits.DEADLINE_MARGIN_S))
 
+    def metadata(self, name: str) -> str | None:
+        for key, value in self._call.invocation_metadata() or ():
+            if key == name:
+                return value if isinstance(value, str) else None
+        return None
+
 
 class _Conversation(_Call):
     def __init__(

@@ -8,18 +8,19 @@ from penstock.frontdoor.grpc import limits, messages
 from penstock.frontdoor.grpc.context import Call, Context, Conversation
 from penstock.frontdoor.grpc.statuses import Failure, busy, invalid
 from penstock.frontdoor.grpc.translation import idempotency_key, publish_reply, to_rows
-from penstock.frontdoor.remote.writing import Outcome
+from penstock.frontdoor.remote.writing import Outcome, in_trace
 from penstock.model.errors import Refused
+from penstock.model.trace_context import TRACEPARENT, TRACESTATE
 
 
 async def publish(
-    context: Context, request: messages.PublishRequest, _: Call
+    context: Context, request: messages.PublishRequest, call: Call
 ) -> messages.PublishReply:
     size = request.ByteSize()
     if not context.budget.try_take(size):
         raise busy("Too many bytes are under way; try again.")
     try:
-        return await _finished(await _begin(context, request.topic, request))
+        return await _finished(await _begin(context, request.topic, request, _trace_of(call)))
     finally:
         context.budget.give(size)
 
@@ -29,10 +30,21 @@ class _Begun(NamedTuple):
     records: int
 
 
-async def _begin(context: Context, topic: str, request: messages.PublishRequest) -> _Begun:
+# `traceparent` and `tracestate` of a call.
+_Trace = tuple[str | None, str | None]
+
+
+def _trace_of(call: Call) -> _Trace:
+    parent = call.metadata(TRACEPARENT)
+    return parent, None if parent is None else call.metadata(TRACESTATE)
+
+
+async def _begin(
+    context: Context, topic: str, request: messages.PublishRequest, trace: _Trace
+) -> _Begun:
     """Everything about a request is checked here, before its first record is written."""
     key = idempotency_key(request.idempotency_key)
-    wanted = to_rows(request.records, context.now_ms())
+    wanted = in_trace(to_rows(request.records, context.now_ms()), *trace, key)
     return _Begun(await context.parts.writer.begin(topic, wanted, key), len(wanted))
 
 
@@ -62,6 +74,7 @@ class _Stream:
         self._context = context
         self._conversation = conversation
         self._topic = ""
+        self._trace = _trace_of(conversation)
         self._last: asyncio.Task[messages.PublishReply] | None = None
         # Each with the bytes that it holds of the budget; None or a failure is the end.
         self._under_way: asyncio.Queue[
@@ -87,7 +100,7 @@ class _Stream:
             # What has a key does not wait in a lane, so it could overtake what came before.
             await asyncio.wait([self._last])
         try:
-            begun = await _begin(self._context, self._named_topic(), request)
+            begun = await _begin(self._context, self._named_topic(), request, self._trace)
             self._last = asyncio.ensure_future(_finished(begun))
         except (Failure, Refused) as refused:
             self._last = asyncio.ensure_future(_failed(refused))

@@ -32,9 +32,10 @@ from penstock.frontdoor.http.values import (
     key_bytes,
     value_bytes,
 )
-from penstock.frontdoor.remote.writing import Outcome, Wanted
+from penstock.frontdoor.remote.writing import Outcome, Wanted, in_trace
 from penstock.model.delivery_headers import DELAY_MS_MAX
 from penstock.model.errors import Reason, Refused
+from penstock.model.trace_context import TRACEPARENT, TRACESTATE
 from penstock.records.rows import Row
 
 KEY_HEADER: Final = "idempotency-key"
@@ -55,6 +56,9 @@ async def publish(context: Context, request: Request) -> Answer:
     key = _idempotency_key(request)
     body = await request.body()
     wanted = _records(request, body, context.now_ms())
+    parent = request.headers.get(TRACEPARENT)
+    if parent is not None:
+        wanted = in_trace(wanted, parent, request.headers.get(TRACESTATE), key)
     outcomes = await context.writer.write(name, wanted, key)
     return _answer(_results(outcomes, len(wanted)))
 
@@ -70,7 +74,7 @@ def _idempotency_key(request: Request) -> str | None:
 # Reading the body
 
 
-def _records(request: Request, body: bytes, now_ms: int) -> list[Wanted]:
+def _records(request: Request, body: bytes, now_ms: int) -> Sequence[Wanted]:
     content_type = request.content_type
     read = cloud_events.FORMS.get(content_type)
     if read is None and cloud_events.is_binary(request):
@@ -266,6 +270,12 @@ ROUTES = (
                 place="header",
                 help="Repeated with the same body, nothing is written twice.",
                 schema={"type": "string", "minLength": 1, "maxLength": IDEMPOTENCY_KEY_LENGTH_MAX},
+            ),
+            Parameter(
+                name="traceparent",
+                place="header",
+                help="The trace (W3C) that records belong to which have no such header themselves; "
+                "`tracestate` goes with it.",
             ),
             Parameter(
                 name="Penstock-Text",

@@ -12,6 +12,7 @@ from penstock.broker.doors.calls import TopicInfo
 from penstock.frontdoor.remote.publishing import Publisher, Submitted, row_bytes
 from penstock.frontdoor.remote.topics import Topics
 from penstock.model.errors import Reason, Refused
+from penstock.model.trace_context import TRACEPARENT, headers_of, parse_traceparent
 from penstock.records.key_hash import partition_of
 from penstock.records.rows import Row
 
@@ -114,6 +115,29 @@ class Writer:
         if topic.partitions == 1:
             return 0
         return self._publisher.choose(topic, sum(row_bytes(row) for row, _ in wanted))
+
+
+def in_trace(
+    wanted: Sequence[Wanted], parent: str | None, state: str | None, key: str | None = None
+) -> Sequence[Wanted]:
+    """The records of a request that came with W3C's headers `traceparent` and `tracestate`, with
+    those of its context, except where a record has its own. What is not well formed is left out.
+
+    A request with an idempotency key may come again with another context. Its records must then
+    be cut into the same batches, so they get only the header whose length is fixed.
+    """
+    context = parse_traceparent(parent, state or "") if parent else None
+    if context is None:
+        return wanted
+    headers = headers_of(context if key is None else context._replace(state=""))
+    return [
+        (row if _is_traced(row) else row._replace(headers=(*row.headers, *headers)), partition)
+        for row, partition in wanted
+    ]
+
+
+def _is_traced(row: Row) -> bool:
+    return any(name == TRACEPARENT for name, _ in row.headers)
 
 
 async def _finished(begun: Sequence[_Begun]) -> list[Outcome]:

@@ -24,6 +24,9 @@ class Talk:
         self.said: asyncio.Queue[Any] = asyncio.Queue()
         self.heard: asyncio.Queue[Any] = asyncio.Queue()
 
+    def metadata(self, name: str) -> str | None:
+        return None
+
     def bounded_s(self, wait_s: float) -> float:
         return wait_s
 

@@ -296,3 +296,33 @@ async def test_an_event_without_what_it_needs_is_refused(client: Client) -> None
     answer = await client.ask("POST", "/v1/topics/t/records", b"", headers)
     assert "ce-source" in problem(answer, 400)
     assert not client.fake.logs
+
+
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+async def test_records_without_a_trace_get_that_of_the_request(client: Client) -> None:
+    own = {"traceparent": TRACE.replace("0af7", "1111")}
+    records = [{"value": 1}, {"value": 2, "headers": own}, {"value": 3, "headers": {"a": "b"}}]
+    given = {"traceparent": TRACE, "tracestate": "vendor=1"}
+    assert (await client.post({"records": records}, **given)).status == 200
+    state = ("tracestate", b"vendor=1")
+    assert [record.headers for record in client.fake.records("t", 0)] == [
+        (("traceparent", TRACE.encode()), state),
+        (("traceparent", own["traceparent"].encode()),),
+        (("a", b"b"), ("traceparent", TRACE.encode()), state),
+    ]
+
+
+async def test_a_retry_under_another_trace_has_records_of_the_same_size(client: Client) -> None:
+    body = {"records": [{"value": 1}]}
+    given = {"traceparent": TRACE, "tracestate": "vendor=1", "idempotency_key": "k"}
+    assert (await client.post(body, **given)).status == 200
+    (record,) = client.fake.records("t", 0)
+    assert record.headers == (("traceparent", TRACE.encode()),)
+
+
+@pytest.mark.parametrize("trace", ["", "00-xyz", TRACE + "-more", "\xff"])
+async def test_a_trace_that_is_none_is_no_reason_to_refuse(client: Client, trace: str) -> None:
+    assert (await client.post({"records": [{"value": 1}]}, traceparent=trace)).status == 200
+    assert [record.headers for record in client.fake.records("t", 0)] == [()]
