@@ -297,12 +297,14 @@ class PoisonedLife:
             require(is_copy == (offset == COPY), f"{offset} is delivered: {seen}")
             seen.attempts[-1].append(attempt)
 
-    async def _poll(self, node: SimulatedNode, member: MemberId) -> list[tuple[Record, int]] | None:
+    async def _poll(
+        self, node: SimulatedNode, member: MemberId, wait_ms: int = 100
+    ) -> list[tuple[Record, int]] | None:
         query = AcquireQuery(
             group_id=GROUP,
             member_id=member,
             wanted=[WantedShare(topic_id=self._topic_id, partition=0, bytes_max=4096)],
-            wait_ms_max=100,
+            wait_ms_max=wait_ms,
             bytes_min=1,
             bytes_max=4096,
             records_max=10,
