@@ -163,6 +163,7 @@ class Poll:
         self._woken: asyncio.Future[None] | None = None
         # Whether news came while it was looking.
         self._has_news = False
+        self._is_over = False
 
     @property
     def group_id(self) -> GroupId:
@@ -195,7 +196,7 @@ class Poll:
     async def _acquire(self) -> None:
         until = self._clock.monotonic() + self._wait_s
         self._find()
-        while True:
+        while not self._is_over:
             is_last = self._clock.monotonic() >= until
             # First, so that nothing is missed that comes while it looks.
             self._has_news = False
@@ -405,6 +406,11 @@ class Poll:
         self._has_news = True
         if self._woken is not None and not self._woken.done():
             self._woken.set_result(None)
+
+    def end(self) -> None:
+        """It waits no longer, and leases nothing more."""
+        self._is_over = True
+        self.wake()
 
     def _wait(self) -> None:
         for part in self._parts:

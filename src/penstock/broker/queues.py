@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from functools import partial
 
 from penstock.broker.attempt_traces import AttemptTraces, TracedQueue
@@ -27,7 +28,7 @@ from penstock.broker.polling import (
     WantedShare,
     count_deliveries,
 )
-from penstock.broker.queue_offsets import QueueOffset, queue_offset
+from penstock.broker.queue_offsets import PartitionEnds, QueueOffset, queue_offset
 from penstock.broker.queue_reads import QueueReads
 from penstock.broker.queue_settings import SettingsOfQueues
 from penstock.broker.redriving import RedriveResult, Redriving
@@ -76,6 +77,8 @@ IDLE_CHECK_S = 60.0
 FULL_CHECK_S = 1.0
 # Polls that wait at a time; one more is answered at once, with what there is.
 POLLS_WAITING_MAX = 20_000
+# How long a node that stops waits until what it has accepted is stored.
+LEAVE_S_MAX = 2.0
 
 Place = tuple[TopicId, int]
 
@@ -151,10 +154,11 @@ class Queues:
         # many.
         self._check_at = clock.monotonic() + IDLE_CHECK_S
         self._check_full_at = clock.monotonic()
-        self._polling = 0
-        self._is_closed = False
+        self._polls: set[Poll] = set()
+        # Whether nothing new is decided here.
+        self._is_leaving = False
         partitions.on_removed(self._removed)
-        peers.serve(calls.ENDS, self._answer_ends)
+        self._ends = PartitionEnds(cluster.broker_id, partitions, leaderships, peers)
         peers.serve(calls.REOPEN, self._answer_reopen)
         peers.serve(calls.RELEASE, self._answer_release)
         self._waking = LetterWaking(
@@ -170,9 +174,24 @@ class Queues:
         self._cluster.on_change(self._on_change)
         self._waking.start()
 
+    async def leave(self) -> None:
+        """The node is about to stop. From now on nothing new is decided here, polls that wait are
+        answered, and whatever was accepted is stored while this node still leads: so its answer
+        says that it counts."""
+        self._is_leaving = True
+        for poll in list(self._polls):
+            poll.end()
+        accepted = [queue.stored() for queue in self._led.values() if queue.is_open]
+        # With most nodes gone it can't be.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LEAVE_S_MAX):
+                for commit in accepted:
+                    with suppress(Refused):
+                        await commit
+
     async def close(self) -> None:
         """Anyone who still waits is answered; what is stored stays."""
-        self._is_closed = True
+        self._is_leaving = True
         self._waking.stop()
         self._close_all(Refused(Reason.NOT_LEADER_OR_FOLLOWER, "the broker is shutting down"))
         self._alarms.stop()
@@ -197,17 +216,17 @@ class Queues:
             finder=self,
             reads=self.reads,
             clock=self._clock,
-            wait_s=wait_ms / 1000 if self._polling < POLLS_WAITING_MAX else 0.0,
+            wait_s=wait_ms / 1000 if len(self._polls) < POLLS_WAITING_MAX else 0.0,
             bytes_max=self._limits.fetch_bytes_max,
         )
         return AcquireCall(poll, self._counted(poll))
 
     async def _counted(self, poll: Poll) -> list[AcquiredPartition]:
-        self._polling += 1
+        self._polls.add(poll)
         try:
             answers = await poll.run()
         finally:
-            self._polling -= 1
+            self._polls.discard(poll)
         if self._counters is not None:
             count_deliveries(self._counters, self._partitions, poll.group_id, answers)
         return answers
@@ -316,7 +335,7 @@ class Queues:
         """Of these partitions, or of all that the group knows."""
         keys = None if wanted is None else list(_keys(group_id, wanted))
         found = await self._coordinators.read(group_id, keys)
-        ends = await self._ends([key for key, each in found.items() if each.start != UNRESOLVED])
+        ends = await self._ends.of(key for key, each in found.items() if each.start != UNRESOLVED)
         troubles = await self._letters.troubles(
             [key for key, each in found.items() if each.dying_count]
         )
@@ -444,54 +463,16 @@ class Queues:
                     queue.release(MemberId(member_id))
         return b""
 
-    # Where data partitions end
-
-    async def _ends(self, keys: Iterable[QueueKey]) -> dict[Place, int]:
-        """As far as their leaders can be asked."""
-        by_leader: dict[BrokerId, list[Place]] = {}
-        for topic_id, partition in {(key.topic_id, key.partition) for key in keys}:
-            leader = self._leaderships.reachable_leader(topic_id, partition)
-            if leader is not None:
-                by_leader.setdefault(leader.id, []).append((topic_id, partition))
-        answers = await asyncio.gather(
-            *(self._ask_ends(node, places) for node, places in by_leader.items())
-        )
-        return {place: end for answer in answers for place, end in answer.items() if end >= 0}
-
-    async def _ask_ends(self, node: BrokerId, places: Sequence[Place]) -> dict[Place, int]:
-        if node == self._cluster.broker_id:
-            return {place: self._end(place) for place in places}
-        payload = calls.encode_places(places)
-        try:
-            answer = await self._peers.call(node, calls.ENDS, payload, CALL_S_MAX)
-            ends = calls.decoded(answer, calls.read_ends)
-        except Refused as refused:
-            logger.info("node %d does not say where partitions end: %s", node, refused.detail)
-            return {}
-        return dict(zip(places, ends, strict=False))
-
-    async def _answer_ends(self, _: BrokerId, payload: bytes) -> bytes:
-        places = calls.decoded(payload, calls.read_places)
-        return calls.encode_ends(map(self._end, places))
-
-    def _end(self, place: Place) -> int:
-        try:
-            replica = self._partitions.get_by_id(*place)
-            replica.check_leader()
-        except Refused:
-            return -1
-        return replica.high_watermark if replica.is_settled else -1
-
     # Queues that are led here
 
     def lead(self, group_id: GroupId, topic_id: TopicId, partition: int) -> LedQueue:
+        if self._is_leaving:
+            raise Refused(Reason.NOT_LEADER_OR_FOLLOWER, "the broker is shutting down")
         key = QueueKey(group_id, topic_id, partition)
         queue = self._led.get(key)
         if queue is not None:
             queue.used_at = self._clock.monotonic()
             return queue
-        if self._is_closed:
-            raise Refused(Reason.NOT_LEADER_OR_FOLLOWER, "the broker is shutting down")
         replica = self._partitions.get_by_id(topic_id, partition)
         replica.check_leader()
         self._make_room()

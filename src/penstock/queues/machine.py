@@ -364,12 +364,14 @@ class ShareMachine:
     def decide_outdated(
         self, spans: Iterable[tuple[int, int]], settings: ShareSettings
     ) -> tuple[Change, int]:
-        """Records whose time to live is over are given up, if they could be delivered now. The
-        second value says how many. A lease is left alone: who has a record may finish it."""
+        """Records whose time to live is over are given up, if they could be delivered now, or wait
+        only for an earlier one of their key: once that is given up they could be. The second value
+        says how many. A lease is left alone: who has a record may finish it."""
         expired = [
             after(each, Event.OUTDATE, settings)
             for first, last in spans
-            for each in self._ranges.available_between(first, last)
+            for each in self._ranges.between(first, last)
+            if each.state in (RecordState.AVAILABLE, RecordState.BLOCKED)
         ]
         count = sum(each.last - each.first + 1 for each in expired)
         return self.change_of(expired), count

@@ -77,6 +77,7 @@ TRANSITIONS = MappingProxyType(
         (_DELAYED, Event.PURGE): Step(_ACKED, None, "an operator does not want it delivered"),
         (_BLOCKED, Event.PURGE): Step(_ACKED, None, "an operator does not want it delivered"),
         (_AVAILABLE, Event.OUTDATE): Step(_DYING, 0, "its time to live is over"),
+        (_BLOCKED, Event.OUTDATE): Step(_DYING, 0, "its time to live is over"),
         (_DYING, Event.BURY): Step(_DEAD, 0, "the dead-letter topic has it"),
         (_DEAD, Event.REOPEN): Step(_AVAILABLE, None, "an operator wants it to be tried again"),
     }

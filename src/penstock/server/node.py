@@ -293,6 +293,7 @@ class Node:
         self._on_stop(self._hand_over)
 
     async def _hand_over(self) -> None:
+        await self.services.queues.leave()
         replicas = self.partitions.all()
         if self.partitions.metadata is not None:
             replicas.append(self.partitions.metadata)

@@ -12,7 +12,7 @@ from penstock.broker.queues import AckType, AcquiredPartition, AcquireQuery, Que
 from penstock.model.ids import MemberId
 from penstock.model.lease_tokens import door_member, proof_of
 from penstock.queues.settling import Outcome, Verb
-from tests.sim.nodes.queues import BREAK_OFF_CHANCE, GROUP, WAIT_MS, Lease, QueueWorker, bytes_of
+from tests.sim.nodes.queues import BREAK_OFF_CHANCE, GROUP, WAIT_MS, Lease, QueueWorker
 from tests.sim.replicas.history import require
 
 LEASES_MS = (1_000, 1_500, 3_000)
@@ -59,11 +59,9 @@ class DoorWorker(QueueWorker):
             self._call_off_later(member_id)
         voids = ledger.voids[partition]
         ledger.unheard[partition] += 1
-        (answer,) = await queues.acquire(query)
+        answer, content = await self._leased(queues, query)
         if ledger.voids[partition] == voids:
             ledger.unheard[partition] -= 1
-        content = bytes_of(answer)
-        answer.release()
         self._take_for(lease_ms, answer, content, member_id, asked_at, number)
 
     def _take_for(

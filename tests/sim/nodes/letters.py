@@ -28,6 +28,7 @@ from tests.sim.replicas.history import require
 
 DLQ = "dlq.data"
 _TOO_OFTEN = "Offset delivery count exceeded the threshold."
+_EXPIRED = "Record expired before it was delivered."
 
 
 class FoundLetter(NamedTuple):
@@ -82,7 +83,7 @@ def check_letters(
 ) -> int:
     """Gives how many there are. `letters` and `data` are replicas of each partition."""
     found = [
-        _letter(record, topic, index)
+        found_letter(record, topic, index)
         for index, replica in letters.items()
         for record in records_in(replica)
     ]
@@ -100,7 +101,8 @@ def check_letters(
     for partition, offset in originals:
         if offset >= ledger.starts.get(partition, 2**60):
             story = ledger.stories.get((partition, offset), Story())
-            is_explained = story.may_be_acked or (partition, offset) in has_letter
+            is_expired = story.may_be_expired and not ledger.rules.keeps_expired
+            is_explained = story.may_be_acked or is_expired or (partition, offset) in has_letter
             require(is_explained, f"{partition}:{offset} was given up, and has no letter: {story}")
     return len(found)
 
@@ -124,7 +126,7 @@ async def redrive(node: SimulatedNode, ledger: Ledger, topic: str, limit: int) -
         ledger.brought_back += result.count
 
 
-def _letter(record: Record, topic: str, found_in: int) -> FoundLetter:
+def found_letter(record: Record, topic: str, found_in: int) -> FoundLetter:
     said = {name: (value or b"").decode() for name, value in record.headers}
     require((said[TOPIC], said[GROUP]) == (topic, QUEUE_GROUP), f"a letter is of {said}")
     return FoundLetter(
@@ -157,6 +159,8 @@ def _check_given_up(ledger: Ledger, letter: FoundLetter) -> None:
         attempts = max((lease.attempt for lease in story.leases), default=0)
         possible = attempts + ledger.unheard[letter.partition]
         is_right = letter.attempts == ATTEMPTS_MAX and possible >= ATTEMPTS_MAX
+    elif letter.message == _EXPIRED:
+        is_right = story.may_be_expired and ledger.rules.keeps_expired
     else:
         is_right = 0 < letter.attempts <= ATTEMPTS_MAX and story.may_be_rejected
     require(is_right, f"nobody gave up {letter}: {story}")

@@ -7,8 +7,10 @@ The docstring of each says which rule it breaks. What one queue does alone has m
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 from uuid import UUID
 
+from penstock.broker import queue_reads
 from penstock.broker.dead_letters import DeadLetters
 from penstock.broker.letter_carrier import Carrier
 from penstock.broker.queue_settings import SettingsOfQueues
@@ -16,7 +18,7 @@ from penstock.broker.queues import Queues
 from penstock.cluster.topic import Topic
 from penstock.model.errors import Refused
 from penstock.model.ids import GroupId, MemberId, Offset, TopicId
-from penstock.queues import dead_letters, decisions
+from penstock.queues import dead_letters, decisions, looking
 from penstock.queues.commands import (
     AckBatch,
     AcquiredRange,
@@ -29,8 +31,9 @@ from penstock.queues.coordinator import ShareCoordinator
 from penstock.queues.decisions import Write
 from penstock.queues.key_order import KeyAt
 from penstock.queues.layout import QueueKey
-from penstock.queues.leading import LedQueue
+from penstock.queues.leading import LedQueue, Span
 from penstock.queues.letters import LetterState, Plan, Redriven, Sender
+from penstock.queues.machine import ShareMachine
 from penstock.queues.records import UNRESOLVED, QueueStored
 from penstock.queues.state import Queue, QueuesState
 from penstock.replication.commit import Commit
@@ -38,6 +41,7 @@ from tests.sim.mutation import Mutations
 
 ALL = Mutations()
 mutation = ALL.add
+Outdated = tuple[Change, int]
 
 
 def _settled() -> Commit:
@@ -196,6 +200,86 @@ def due_early(self: LedQueue) -> None:
 @mutation("nobody is woken when a record is due", (LedQueue, "_set_due_alarm"))
 def sleeps_on(self: LedQueue) -> None:
     """What is due is delivered, without another record that comes in."""
+
+
+# Expiry
+
+_decide_outdated = ShareMachine.decide_outdated
+_expired_in = looking.expired_in
+
+
+@mutation("a record that is too old is delivered", (ShareMachine, "decide_outdated"))
+def delivers_old(self: ShareMachine, spans: Iterable[Span], settings: ShareSettings) -> Outdated:
+    """What has expired is given up when it would be delivered."""
+    return Change(start=self.start), 0
+
+
+@mutation("what is too old is delivered when its key is free", (ShareMachine, "decide_outdated"))
+def delivers_next_of_key(
+    self: ShareMachine, spans: Iterable[Span], settings: ShareSettings
+) -> Outdated:
+    """Of one key all may be too old, and the first of them frees the next."""
+    free = [
+        (each.first, each.last)
+        for first, last in spans
+        for each in self._ranges.available_between(first, last)
+    ]
+    return _decide_outdated(self, free, settings)
+
+
+@mutation("a record expires in somebody's hands", (ShareMachine, "decide_outdated"))
+def takes_from_members(
+    self: ShareMachine, spans: Iterable[Span], settings: ShareSettings
+) -> Outdated:
+    """Who has a record may finish it."""
+    change, count = _decide_outdated(self, spans, settings)
+    taken = [
+        Range(each.first, each.last, RecordState.DEAD, each.attempts)
+        for first, last in spans
+        for each in self._ranges.between(first, last)
+        if each.state is RecordState.LEASED
+    ]
+    return self.change_of([*change.ranges, *taken]), count
+
+
+@mutation("the group's time to live comes before the record's", (queue_reads, "expired_in"))
+def ignores_own_time(
+    found: Any, batches: Any, *, now_ms: int, settings: ShareSettings
+) -> list[Span]:
+    """What a producer says of its record counts."""
+    with patch.object(looking, "EXPIRE_AFTER", b"nothing.has.this"):
+        return _expired_in(found, batches, now_ms=now_ms, settings=settings)
+
+
+# Pauses
+
+_new = Queues._new
+
+
+@mutation("a paused queue delivers", (LedQueue, "has_news"))
+@property
+def has_news_anyway(self: LedQueue) -> bool:
+    """Polls find it empty."""
+    machine = self._machine
+    return (
+        machine is not None
+        and machine.first_available() < self.log.high_watermark
+        and machine.has_room(self._settings_of())
+    )
+
+
+@mutation("a pause of one topic is one of all", (SettingsOfQueues, "is_paused"))
+def pauses_all(self: SettingsOfQueues, group_id: GroupId, topic: str) -> bool:
+    """A group is paused topic by topic."""
+    return True
+
+
+@mutation("a queue keeps the settings that it was opened with", (Queues, "_new"))
+def keeps_settings(self: Queues, key: QueueKey, replica: Any) -> LedQueue:
+    """Who pauses a queue does not wait for another leader."""
+    queue, settings = _new(self, key, replica), self.settings.of_queue(key)
+    queue._settings_of = lambda: settings
+    return queue
 
 
 # Share coordinators

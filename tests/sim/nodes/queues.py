@@ -98,6 +98,8 @@ class Story:
     may_be_rejected: bool = False
     may_be_acked: bool = False
     delivered: Delivered | None = None
+    # Whether a leader may have given it up for its age.
+    may_be_expired: bool = False
 
 
 class Ledger:
@@ -132,6 +134,7 @@ class Ledger:
         offset = record.offset
         story, place = self.stories[partition, offset], f"{partition}:{offset}"
         self.rules.check_due(place, record)
+        story.may_be_expired |= self.rules.may_be_expired(record)
         if story.delivered is None:
             story.delivered = Delivered(record.key, now)
         lease = Lease(member_id, attempt, asked_at, now, asked_at + LEASE_S_MIN)
@@ -173,7 +176,7 @@ class Ledger:
         """Whether it may have been brought back from the dead: then its attempts begin again."""
         attempts = max((lease.attempt for lease in story.leases), default=0)
         may_be_dead = attempts + self.unheard[partition] >= ATTEMPTS_MAX or story.may_be_rejected
-        return self.redrives > 0 and may_be_dead
+        return self.redrives > 0 and (may_be_dead or story.may_be_expired)
 
     def _check_against(self, before: Lease, lease: Lease, place: str, may_come_back: bool) -> None:
         # Who has the record may be given it again only after its lease.
@@ -239,6 +242,12 @@ class Ledger:
                 return f"partition {partition} ends at {end}, and its queue is {found}"
         return ""
 
+    def note_expired(self, partition: int, record: Record) -> None:
+        """In the end, of every record of the log."""
+        if self.rules.may_be_expired(record):
+            self.stories[partition, record.offset].may_be_expired = True
+            self.rules.expired += 1
+
     def check_end(self, ends: Mapping[int, int]) -> None:
         for partition, end in ends.items():
             if self.rules.has_key_order:
@@ -246,7 +255,9 @@ class Ledger:
             for offset in range(self.starts.get(partition, end), end):
                 story = self.stories.get((partition, offset), Story())
                 require(
-                    story.may_be_done or self._may_be_given_up(partition, story),
+                    story.may_be_done
+                    or story.may_be_expired
+                    or self._may_be_given_up(partition, story),
                     f"{partition}:{offset} is done with, and nobody said so: {story}",
                 )
 
@@ -260,7 +271,7 @@ class Ledger:
             story = self.stories.get((partition, offset))
             if story is None or story.delivered is None:
                 continue
-            if self._may_be_given_up(partition, story):
+            if story.may_be_expired or self._may_be_given_up(partition, story):
                 # Nobody knows when.
                 story.delivered.may_be_over_at = story.delivered.given_at
             delivered.append((offset, story.delivered))
@@ -380,12 +391,21 @@ class QueueWorker:
         # may be stored that never left.
         ledger, voids = self._ledger, self._ledger.voids[partition]
         ledger.unheard[partition] += 1
-        (answer,) = await queues.acquire(query)
+        answer, content = await self._leased(queues, query)
         if ledger.voids[partition] == voids:
             ledger.unheard[partition] -= 1
+        self._take(answer, content, member_id, asked_at, number)
+
+    async def _leased(self, queues: Queues, query: AcquireQuery) -> tuple[AcquiredPartition, bytes]:
+        rules = self._ledger.rules
+        before = rules.moment(queues)
+        (answer,) = await queues.acquire(query)
         content = bytes_of(answer)
         answer.release()
-        self._take(answer, content, member_id, asked_at, number)
+        leased = frozenset(at for each in answer.ranges for at in range(each.first, each.last + 1))
+        records = [record for record in _records(content) if record.offset in leased]
+        rules.check_poll(answer.wanted.partition, before, rules.moment(queues), records)
+        return answer, content
 
     def _take(
         self,

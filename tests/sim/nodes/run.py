@@ -107,6 +107,9 @@ class RunReport:
     # That their producers wanted later, and that came after others of their key.
     delivered_later: int
     delivered_in_order: int
+    # Records that a leader may have given up for their age, and polls of a queue that was paused.
+    expired: int
+    polls_of_paused: int
     read: int
     read_from_followers: int
     fetched_in_sessions: int
@@ -154,7 +157,7 @@ class Run:
         # As many of them work through doors, by lease tokens.
         self.door_workers = door_workers
         self.workers: list[QueueWorker] = []
-        self.rules = QueueRules(seed, is_on=queue_workers > 0)
+        self.rules = QueueRules(seed, DATA, GROUP, is_on=queue_workers > 0)
         self.ledger = Ledger((), self.rules)
         self.nodes = self._make_nodes()
         self.administrators = [Administrator(self.world, self.nodes, OTHERS) for _ in range(3)]
@@ -240,6 +243,7 @@ class Run:
             self.onlooker.act()
             self._read()
             self._redrive()
+            self.rules.pause_some([node for node in self.nodes if node.is_responsive])
             idle_s = self._idle_s()
             if idle_s > HOPELESS_S_MIN:
                 break
@@ -506,6 +510,7 @@ class Run:
             for node in self.nodes:
                 self._set_clock_right(node, self.rules.skew_at_end_ms)
             self.rules.look_at_clocks(self.nodes)
+            self.rules.resume([node for node in self.nodes if node.is_responsive])
             self.world.run_for(0.1)
             self.committer.look()
             self._look_at_the_group()
@@ -585,11 +590,18 @@ class Run:
         self._check_records()
         self._check_metadata()
         self.states.check(self.nodes)
+        if self.workers:
+            self._note_expired()
         self.ledger.check_end(self._ends() if self.workers else {})
         if self.has_letters:
             self.dead_letters = letters.check_letters(
                 self.ledger, DATA, self._replicas_of(letters.DLQ), self._replicas_of(DATA)
             )
+
+    def _note_expired(self) -> None:
+        for partition, replica in self._replicas_of(DATA).items():
+            for record in letters.records_in(replica):
+                self.ledger.note_expired(partition, record)
 
     def _replicas_of(self, topic: str) -> dict[int, Replica]:
         """One of each partition: they are equal."""
@@ -667,6 +679,8 @@ class Run:
             brought_back=self.ledger.brought_back,
             delivered_later=self.rules.delayed,
             delivered_in_order=self.rules.ordered,
+            expired=self.rules.expired,
+            polls_of_paused=self.rules.polls_of_paused,
             read=sum(reader.records for reader in self.readers),
             read_from_followers=sum(reader.from_followers for reader in self.readers),
             fetched_in_sessions=sum(reader.incremental for reader in self.readers),

@@ -306,9 +306,9 @@ class NaiveQueue:
                 self._undo(offset)
 
     def outdate(self, spans: Sequence[tuple[int, int]]) -> int:
-        """What could be delivered at this moment, and is too old."""
+        """What nobody has, and is too old, whether or not it waits for another one of its key."""
         old = {at for first, last in spans for at in range(first, last + 1)}
-        found = [at for at in self.entries if at in old and self.is_free(at)]
+        found = [at for at in self.entries if at in old and self.entries[at].state is AVAILABLE]
         for offset in found:
             self._give_up(offset, Death.EXPIRED)
             if not self.settings.keeps_expired:
