@@ -34,7 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     "cluster": {"replication", "records", "model"},
     "groups": {"replication", "records", "model"},
     "queues": {"replication", "records", "model"},
-    "broker": {"cluster", "groups", "queues", "replication", "records", "model"},
+    "broker": {"cluster", "groups", "queues", "replication", "registry", "records", "model"},
     "frontdoor": {"broker", "protocol", "net", "columns", "registry", "records", "model"},
     "config": {"model"},
     "client": {"columns", "protocol", "records", "model"},

@@ -17,6 +17,7 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    NewTopic,
     ResourceType,
 )
 from confluent_kafka.schema_registry import (
@@ -104,14 +105,21 @@ def codes(errors: list[KafkaError | None]) -> list[int | None]:
 
 
 def wire_produce(cluster: ProcessCluster, topic: str, batch: bytes) -> Any:
-    """The answer of the leader for partition 0."""
+    """The answer of the leader for partition 0, whoever that is by then."""
     data = PartitionProduceData(index=0, records=batch)
     topic_data = [TopicProduceData(name=topic, partition_data=[data])]
     request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topic_data)
-    address = cluster.leader(topic).bootstrap
-    with connect(address) as wire:
-        wire.send(frame(ApiKey.PRODUCE, PRODUCE_VERSION, request))
-        return wire.receive(ApiKey.PRODUCE, PRODUCE_VERSION).responses[0].partition_responses[0]
+    answers: list[Any] = []
+
+    def is_answered() -> bool:
+        with connect(cluster.leader(topic).bootstrap) as wire:
+            wire.send(frame(ApiKey.PRODUCE, PRODUCE_VERSION, request))
+            (answer,) = wire.receive(ApiKey.PRODUCE, PRODUCE_VERSION).responses
+        answers.append(answer.partition_responses[0])
+        return answers[-1].error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    wait_until("the leader answers", is_answered, timeout_s=WAIT_S)
+    return answers[-1]
 
 
 def records_of(cluster: ProcessCluster, topic: str) -> list[bytes | None]:
@@ -124,7 +132,7 @@ def records_of(cluster: ProcessCluster, topic: str) -> list[bytes | None]:
 
     def is_done() -> bool:
         if len(values) < end:
-            values.extend(message.value() for message in consumer.consume(100, timeout=0.2))
+            values.extend(message.value() for message in consumer.consume(10_000, timeout=0.2))
         return len(values) >= end
 
     try:
@@ -330,3 +338,31 @@ def test_a_new_leader_knows_what_was_registered(
     victim.start()
     cluster.await_in_sync()
     assert records_of(cluster, topic) == sent
+
+
+def test_a_registry_that_is_away_is_named_and_nothing_hangs(
+    cluster: ProcessCluster, registry: SchemaRegistryClient
+) -> None:
+    """Last in this file: it begins a new registry, whose only copy is on the node that dies."""
+    topic = validating(cluster, "away", {VALUES: "true"})
+    away = next(each for each in cluster.nodes.values() if each is not cluster.leader(topic))
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.delete_topics(["_schemas"], operation_timeout=30)["_schemas"].result(WAIT_S)
+    alone = NewTopic("_schemas", 1, replica_assignment=[[away.number]])
+    admin.create_topics([alone], operation_timeout=30)["_schemas"].result(WAIT_S)
+    schema_id = registry.register_schema(f"{topic}-value", Schema(schema_of("Away", "a"), "AVRO"))
+    known, unknown = (build_batch([Record(value=framed(each))]) for each in (schema_id, 999))
+    assert wire_produce(cluster, topic, known).error_code == 0
+    away.kill()
+    wait_until("a leader", lambda: cluster.leader(topic) is not away, timeout_s=WAIT_S)
+    begun_at = time.monotonic()
+    answer = wire_produce(cluster, topic, unknown)
+    assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert "the schemas of _schemas can't be read now" in answer.error_message
+    assert time.monotonic() - begun_at < WAIT_S / 2
+    # What is known needs nobody.
+    assert wire_produce(cluster, topic, known).error_code == 0
+    away.start()
+    cluster.await_in_sync()
+    assert wire_produce(cluster, topic, unknown).error_code == ErrorCode.INVALID_RECORD
+    assert len(records_of(cluster, topic)) == 2

@@ -243,10 +243,9 @@ class Replica(GroupMember):
 
     def refuse_for_now(self, refused: Refused, batch: Batch) -> Refused:
         """The refusal of a batch that will come again, noted for those behind it (decision 28)."""
-        try:
-            return self._for_now(refused, parse_header(batch))
-        except CorruptBatch:
-            return refused
+        with contextlib.suppress(CorruptBatch):
+            self._for_now(refused, parse_header(batch))
+        return refused
 
     def _append_many(self, batches: Batch, is_allowed: bool) -> Appended:
         """All are judged before the first is taken, so that a produce is taken whole or not."""
