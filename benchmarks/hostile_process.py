@@ -27,7 +27,9 @@ RESET = struct.pack("ii", 1, 0)
 HEAD = b"POST /v1/topics/%s/records HTTP/1.1\r\nHost: localhost\r\n" % TOPIC.encode()
 HEAD += b"Content-Type: application/json\r\n"
 RECORD = b'{"records":[{"value":"' + b"x" * 1_000 + b'"}]}'
-EVENTS = b"GET /v1/topics/%s/events?from=earliest HTTP/1.1\r\nHost: localhost\r\n\r\n" % TOPIC.encode()
+EVENTS = (
+    b"GET /v1/topics/%s/events?from=earliest HTTP/1.1\r\nHost: localhost\r\n\r\n" % TOPIC.encode()
+)
 
 Connect = Callable[[], Awaitable[socket.socket]]
 
