@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks import (
     archive,
     cluster_partitions,
+    doors,
     failover,
     fetch_many,
     first_write,
@@ -34,6 +35,7 @@ from benchmarks import (
     spark_write,
     start_up,
     steady_load,
+    tables,
     thousands_of_partitions,
     throughput,
 )
@@ -69,6 +71,8 @@ WORKLOADS: dict[str, Workload] = {
     "registry": registry.run,
     "grpc": grpc_door.run,
     "metrics": metrics.run,
+    "doors": doors.run,
+    "tables": tables.run,
 }
 
 SPARK_WORKLOADS: dict[str, SparkWorkload] = {

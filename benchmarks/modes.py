@@ -41,6 +41,11 @@ class Mode:
     queue_due_seconds: float
     queue_arrivals: int
     http_seconds: float
+    table_records: int
+    sql_records: int
+    door_rounds: int
+    door_seconds: float
+    idle_readers: int
     spark_processes_shared: bool
     spark_rounds: int
     spark_warm_up_rounds: int
@@ -100,6 +105,11 @@ MODES = {
         queue_due_seconds=80,
         queue_arrivals=200,
         http_seconds=4,
+        table_records=4_000_000,
+        sql_records=10_000_000,
+        door_rounds=9,
+        door_seconds=5,
+        idle_readers=1_000,
         spark_processes_shared=False,
         spark_rounds=5,
         spark_warm_up_rounds=2,
@@ -152,6 +162,11 @@ MODES = {
         queue_due_seconds=1,
         queue_arrivals=5,
         http_seconds=0.2,
+        table_records=20_000,
+        sql_records=20_000,
+        door_rounds=1,
+        door_seconds=0.5,
+        idle_readers=20,
         spark_processes_shared=True,
         spark_rounds=1,
         spark_warm_up_rounds=0,

@@ -5,6 +5,7 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Callable
 
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -48,12 +49,15 @@ def fill_topic(
     records: int,
     value_bytes: int,
     batch_bytes: int = BATCH_BYTES,
+    make: Callable[[int, int], bytes] | None = None,
 ) -> int:
-    """Make the topic and spread that many records over it: how many there are, by whole batches."""
+    """Make the topic and spread that many records over it: how many there are, by whole batches.
+
+    `make` gets the number of records and the bytes of a value, and makes a batch."""
     make_topic(bootstrap, topic, partitions)
     per_batch = max(1, min(records // partitions, batch_bytes // (value_bytes + RECORD_OVERHEAD)))
     batches = max(1, round(records / partitions / per_batch))
-    batch = make_batch(per_batch, value_bytes)
+    batch = (make or make_batch)(per_batch, value_bytes)
     host, port = bootstrap.rsplit(":", 1)
     with socket.create_connection((host, int(port)), timeout=TIMEOUT_S) as connection:
         for partition in range(partitions):

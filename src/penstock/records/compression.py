@@ -1,11 +1,12 @@
-"""The codecs that a batch may be compressed with, bounded against decompression bombs."""
+"""The codecs that a batch may be compressed with, bounded against decompression bombs.
+
+cramjam is imported where it is used: most processes never look into a compressed batch.
+"""
 
 import zlib
 from collections.abc import Callable
 from enum import IntEnum
 from typing import Any
-
-import cramjam
 
 from penstock.records.errors import CorruptBatch
 
@@ -36,6 +37,8 @@ class Codec(IntEnum):
 
 
 def compress(codec: Codec, data: bytes | bytearray | memoryview) -> bytes:
+    import cramjam
+
     match codec:
         case Codec.NONE:
             return bytes(data)
@@ -51,6 +54,8 @@ def compress(codec: Codec, data: bytes | bytearray | memoryview) -> bytes:
 
 def compress_lz4(data: bytes | bytearray | memoryview, level: int = _LZ4_LEVEL) -> bytes:
     """A frame whose blocks stand alone: Kafka's Java client refuses linked ones, the usual kind."""
+    import cramjam
+
     compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
     compressor.compress(bytes(data))
     return bytes(compressor.finish())
@@ -62,9 +67,11 @@ def decompress(
     size_max: int = DECOMPRESSED_BYTES_MAX,
 ) -> bytes:
     """The data unpacked; raises CorruptBatch if it is bad or larger than `size_max`."""
+    if codec is Codec.NONE:
+        return bytes(data)
+    import cramjam
+
     match codec:
-        case Codec.NONE:
-            return bytes(data)
         case Codec.GZIP:
             return _decompress_gzip(data, size_max)
         case Codec.SNAPPY:
@@ -78,6 +85,8 @@ def decompress(
 def _decompress_into(
     unpack: Callable[[Any, bytearray], int], data: bytes | bytearray | memoryview, size_max: int
 ) -> bytes:
+    import cramjam
+
     # The frame's own word on its size can't be trusted and is often missing, so a likely size is
     # tried first, then larger ones.
     size = min(size_max, max(_GUESS_BYTES_MIN, len(data) * _GUESS_FACTOR))
@@ -116,6 +125,8 @@ def _decompress_gzip(data: bytes | bytearray | memoryview, size_max: int) -> byt
 
 
 def _compress_xerial(data: memoryview) -> bytes:
+    import cramjam
+
     out = bytearray(_XERIAL_HEADER)
     for position in range(0, len(data), _XERIAL_BLOCK_BYTES):
         block = cramjam.snappy.compress_raw(data[position : position + _XERIAL_BLOCK_BYTES])
@@ -143,6 +154,8 @@ def _decompress_snappy(data: memoryview, size_max: int) -> bytes:
 
 
 def _decompress_snappy_block(block: memoryview, size_max: int) -> bytes:
+    import cramjam
+
     try:
         # The announced length is only trusted after it has met the bound.
         if cramjam.snappy.decompress_raw_len(block) > size_max:

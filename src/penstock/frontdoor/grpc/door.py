@@ -7,7 +7,6 @@ import os
 import secrets
 import socket
 import sys
-import tempfile
 import time
 from collections.abc import Collection, Sequence
 from typing import Final
@@ -65,6 +64,9 @@ class GrpcDoor:
             name = f"penstock-{secrets.token_hex(16)}"
             await self._run(f"unix-abstract:{name}", f"\0{name}")
             return
+        # Imported here because Linux does not need it.
+        import tempfile
+
         with tempfile.TemporaryDirectory(prefix="penstock-grpc-") as folder:
             await self._run(f"unix:{folder}/inner", f"{folder}/inner")
 

@@ -5,16 +5,17 @@ do it. Such code works only with some versions of the protobuf library; the desc
 all. `make proto` writes it, and the types in messages.pyi.
 """
 
-from importlib.resources import files
+import pkgutil
 from typing import Final
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 _FILE: Final = "penstock_v1.binpb"
 
-_described = descriptor_pb2.FileDescriptorSet.FromString(
-    files("penstock.frontdoor.grpc").joinpath(_FILE).read_bytes()
-)
+# Not by importlib.resources, which would load the libraries of archives.
+_content = pkgutil.get_data("penstock.frontdoor.grpc", _FILE)
+assert _content is not None
+_described = descriptor_pb2.FileDescriptorSet.FromString(_content)
 # A pool of its own, since code that was generated from the same file may be in the process too.
 POOL = descriptor_pool.DescriptorPool()
 DESCRIPTOR = POOL.AddSerializedFile(_described.file[0].SerializeToString())

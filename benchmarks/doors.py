@@ -1,0 +1,168 @@
+"""What users of one door feel of the others: of a busy one, of hostile clients, of idle readers.
+
+Rounds with and without take turns, so that what else the machine does hits both. Clients that only
+make load run with the lowest priority: in earnest they are on other machines.
+"""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+
+import psutil
+
+from benchmarks.figures import Figure, median
+from benchmarks.http_door import resident
+from benchmarks.latency import Load, measure_latency
+from benchmarks.modes import Mode
+from benchmarks.paced_process import measure_paced
+from benchmarks.probe import cpu_seconds
+from benchmarks.spark_topics import make_topic
+from penstock.client.child_broker import ChildBroker
+
+# Of Kafka's door: what a usual service sends, with a consumer beside it.
+RATE = 500
+# Of the other doors.
+PACE = 100
+SIZE = 100
+BUSY_CONNECTIONS = 32
+HOSTILE_CLIENTS = 1_000
+LOWEST = "19"
+READY_TIMEOUT_S = 120.0
+TIMES_MAX = 1.5
+
+Latencies = dict[str, Callable[[], float]]
+
+
+def run(mode: Mode, folder: Path) -> Iterator[Figure]:
+    with ChildBroker(folder / "data") as broker:
+        make_topic(broker.bootstrap, "kafka", 1)
+        kafka, others = latencies(broker, mode)
+        # The doors' process starts, and loads what it needs.
+        for measure in others.values():
+            measure()
+        before = resident(broker.pid)
+        busy = in_turns(mode, {"Kafka": kafka}, partial(busy_http, broker))
+        yield from times("a busy HTTP door", busy)
+        clients = HOSTILE_CLIENTS if mode.is_judged else 40
+        beside = partial(hostile, broker, clients)
+        yield from times("hostile clients", in_turns(mode, {"Kafka": kafka, **others}, beside))
+        with hostile(broker, clients):
+            under = resident(broker.pid)
+        yield figure("memory of both processes before hostile clients", before, "MB")
+        yield figure("memory of both processes under hostile clients", under, "MB")
+    yield from idle_readers(mode, folder)
+
+
+def latencies(broker: ChildBroker, mode: Mode) -> tuple[Callable[[], float], Latencies]:
+    """The 99th percentile of a write, in milliseconds, by door."""
+    load = Load(partitions=1, rate=RATE, seconds=mode.door_seconds, size=SIZE)
+    paced = partial(measure_paced, rate=PACE, seconds=mode.door_seconds)
+    others: Latencies = {
+        "HTTP": lambda: paced("http", broker.http),
+        "gRPC": lambda: paced("grpc", broker.grpc),
+    }
+    return lambda: measure_latency(broker.bootstrap, "kafka", load).p99_ms, others
+
+
+def in_turns(
+    mode: Mode, measured: Latencies, disturbed: Callable[[], AbstractContextManager[None]]
+) -> dict[str, list[tuple[float, float]]]:
+    """By door, what each round found without and with the disturbance."""
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in measured}
+    for number in range(mode.door_rounds):
+        sides: dict[bool, dict[str, float]] = {}
+        # Every other round begins with the other side.
+        for is_disturbed in (False, True) if number % 2 == 0 else (True, False):
+            with ExitStack() as beside:
+                if is_disturbed:
+                    beside.enter_context(disturbed())
+                sides[is_disturbed] = {name: measure() for name, measure in measured.items()}
+        for name, pairs in found.items():
+            pairs.append((sides[False][name], sides[True][name]))
+    return found
+
+
+def times(what: str, found: dict[str, list[tuple[float, float]]]) -> Iterator[Figure]:
+    for door, pairs in found.items():
+        without, beside = (median([pair[side] for pair in pairs]) for side in (0, 1))
+        yield figure(f"{door}: p99 of a write without {what}", without, "ms")
+        yield figure(f"{door}: p99 of a write beside {what}", beside, "ms")
+        ratio = beside / without
+        yield figure(f"{door}: times as long beside {what}", ratio, "x", at_most=TIMES_MAX)
+
+
+@contextmanager
+def busy_http(broker: ChildBroker) -> Iterator[None]:
+    """One record a request, as fast as the answers come."""
+    options = [broker.http, "single", str(BUSY_CONNECTIONS), "3600"]
+    with loading("benchmarks.http_process", options) as process:
+        # Its first requests make the topic.
+        await_served(broker, process)
+        yield
+
+
+def await_served(broker: ChildBroker, process: "subprocess.Popen[str]") -> None:
+    (door,) = psutil.Process(broker.pid).children()
+    start = cpu_seconds(door.pid)
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    while cpu_seconds(door.pid) < start + 0.1:
+        assert process.poll() is None, "the clients ended early"
+        assert time.monotonic() < deadline, "the door is not busy"
+        time.sleep(0.01)
+
+
+@contextmanager
+def hostile(broker: ChildBroker, clients: int) -> Iterator[None]:
+    options = [broker.http, broker.grpc, str(clients)]
+    with loading("benchmarks.hostile_process", options) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n", "the hostile clients did not start"
+        yield
+        assert process.poll() is None, "the hostile clients ended early"
+
+
+@contextmanager
+def loading(module: str, options: list[str]) -> Iterator["subprocess.Popen[str]"]:
+    command = ["nice", "-n", LOWEST, sys.executable, "-m", module, *options]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.close()
+        process.stdout.close()
+
+
+def idle_readers(mode: Mode, folder: Path) -> Iterator[Figure]:
+    """What followers of a quiet topic cost, in both processes."""
+    with ChildBroker(folder / "idle") as broker:
+        make_topic(broker.bootstrap, "quiet", 1)
+        options = [broker.http, "quiet", str(mode.idle_readers)]
+        with loading("benchmarks.idle_process", options) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n", "the readers did not start"
+            mode.settle(2.0)
+            (door,) = psutil.Process(broker.pid).children()
+            before = [cpu_seconds(pid) for pid in (broker.pid, door.pid)]
+            time.sleep(mode.idle_seconds)
+            after = [cpu_seconds(pid) for pid in (broker.pid, door.pid)]
+            assert process.poll() is None, "the readers ended early"
+            memory = resident(broker.pid)
+    shares = [(b - a) / mode.idle_seconds * 100 for a, b in zip(before, after, strict=True)]
+    name = f"{mode.idle_readers:,} idle readers of events"
+    yield figure(f"{name}: of a core, the broker", shares[0], "%")
+    yield figure(f"{name}: of a core, the doors", shares[1], "%", at_most=1)
+    yield figure(f"{name}: memory of both processes", memory, "MB")
+
+
+def figure(name: str, value: float, unit: str, at_most: float | None = None) -> Figure:
+    return Figure(workload="doors", name=name, value=value, unit=unit, at_most=at_most)
