@@ -1,6 +1,8 @@
 """Looks settings up: checks values, resolves defaults, and gives topics their typed settings."""
 
 from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
 
 from penstock.cluster.broker_settings import BROKER_SETTINGS
 from penstock.cluster.dead_letter_settings import GROUP_ENABLE
@@ -37,6 +39,9 @@ __all__ = [
     "topic_config",
     "validate_static",
 ]
+
+# Combinations of settings whose typed values are remembered.
+CONFIGS_KEPT_MAX: Final = 1_000
 
 
 def normalised(setting: Setting, text: str, reason: Reason) -> str:
@@ -180,7 +185,15 @@ class _Reader:
 
 def topic_config(overrides: Mapping[str, str], broker: Mapping[str, str]) -> TopicConfig:
     """What storage and replication act on; the texts were checked when they were set."""
-    read = _Reader(overrides, broker)
+    return _topic_config(frozenset(overrides.items()), frozenset(broker.items()))
+
+
+@lru_cache(maxsize=CONFIGS_KEPT_MAX)
+def _topic_config(
+    overrides: frozenset[tuple[str, str]], broker: frozenset[tuple[str, str]]
+) -> TopicConfig:
+    """Thousands of topics have few combinations of settings, and each is read many times."""
+    read = _Reader(dict(overrides), dict(broker))
     policies = read.text("cleanup.policy").split(",")
     return TopicConfig(
         cleanup_delete="delete" in policies,

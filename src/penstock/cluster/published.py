@@ -56,8 +56,6 @@ class Published:
         self.broker_settings: Mapping[str, str] = static
         self._static = static
         self._broker = broker
-        # Most topics share few combinations of settings; typed settings are made once for each.
-        self._typed: dict[frozenset[tuple[str, str]], TopicConfig] = {}
 
     def load(self, state: ClusterState) -> None:
         self.dynamic = dict(state.broker_configs)
@@ -69,11 +67,7 @@ class Published:
             self._put(topic)
 
     def config_of(self, configs: Mapping[str, str]) -> TopicConfig:
-        key = frozenset(configs.items())
-        found = self._typed.get(key)
-        if found is None:
-            found = self._typed[key] = topic_config(configs, self.broker_settings)
-        return found
+        return topic_config(configs, self.broker_settings)
 
     def apply(self, record: ClusterRecord) -> Iterator[Change]:
         match record:
@@ -151,7 +145,6 @@ class Published:
                 yield ConfigChanged(topic, config)
 
     def _merge_settings(self) -> None:
-        self._typed.clear()
         self.broker_settings = {
             **self._static,
             **self.dynamic.get(ALL_BROKERS, {}),

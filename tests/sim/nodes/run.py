@@ -1,49 +1,32 @@
 """One run of whole nodes: clients, administrators and faults at random; then healing, equality."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from random import Random
 
-from penstock.cluster.broker_settings import FOLLOWER_RATE, LEADER_RATE
-from penstock.cluster.config_decisions import (
-    ALL_BROKERS,
-    BrokerResource,
-    Edit,
-    Resource,
-    TopicResource,
-)
-from penstock.cluster.config_decisions import Operation as Op
 from penstock.cluster.topic import Topic
 from penstock.cluster.topic_decisions import NewTopic
-from penstock.cluster.topic_settings import THROTTLED_FOLLOWERS, THROTTLED_LEADERS
-from penstock.model.errors import Refused
-from penstock.model.ids import BrokerId, PartitionId, TopicId
-from penstock.raft.settings import RaftSettings
+from penstock.model.ids import PartitionId
 from penstock.records.record import Record
 from penstock.replication.replica import Replica
 from tests.sim.linearizability import Operation, Verdict, judge
 from tests.sim.machine.bugs import bugs_fail
-from tests.sim.machine.disk_faults import fail_syncs, fill_disk, hang_disk
 from tests.sim.machine.garbage import own_garbage_only
-from tests.sim.machine.process import Machine
-from tests.sim.machine.wire import Switch
-from tests.sim.machine.world import World
 from tests.sim.nodes import letters
 from tests.sim.nodes.admin import Administrator, only_looks, topics
+from tests.sim.nodes.cluster import DATA, Cluster
 from tests.sim.nodes.committer import Committer
 from tests.sim.nodes.consumers import Team, TeamMember
 from tests.sim.nodes.door_workers import DoorWorker
 from tests.sim.nodes.equality import describe, unequal
 from tests.sim.nodes.loose import LooseProducer
 from tests.sim.nodes.members import GroupConsumer, WorkGroup
-from tests.sim.nodes.node import SMALL, SimulatedNode, peer_endpoint
+from tests.sim.nodes.node import SMALL
 from tests.sim.nodes.onlooker import Onlooker
 from tests.sim.nodes.partition import DataPartition
 from tests.sim.nodes.queue_rules import QueueRules
 from tests.sim.nodes.queues import GROUP, QUEUE_SETTINGS, Ledger, QueueWorker, initialize, look
 from tests.sim.nodes.reader import Reader
-from tests.sim.nodes.states import States
+from tests.sim.nodes.report import RunReport
 from tests.sim.replicas.checks import Decoded, check_acknowledged, records_of
 from tests.sim.replicas.clients import Producer
 from tests.sim.replicas.history import History, require
@@ -56,72 +39,19 @@ WORK_S_MAX = 60.0
 SLOW_S_MAX = 2.0
 STUCK_S_MAX = 4.0
 HOPELESS_S_MIN = 8.0
-LISTED = 3
-DATA = "data"
 DATA_PARTITIONS = 2
 GROUP_MEMBERS = 2
 OTHERS = ("a",)
-# Of throttles, in bytes per second.
-RATES = ("1000", "1000", "20000")
 # That an administrator who waits for nothing asks for something at a step. Topics that come and go
 # are most of the work of a run: more of them would show little, and cost other runs.
 ADMINISTRATION_CHANCE = 0.7
-# In a run in which a disk rots, and in one in which replicas move, at every step.
-ROT_CHANCE = 0.1
+# In a run with dead letters that are brought back, at every step.
 REDRIVE_CHANCE = 0.4
-MOVE_CHANCE = 0.15
-# Of share coordinators: their logs are shortened when they hold more records.
-STATE_RECORDS_MAX = 40
 # What the search for an order of the changes of topics may cost.
 TRIES_MAX = 50_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunReport:
-    seed: int
-    steps: int
-    seconds: float
-    groups: int
-    terms: int
-    committed: int
-    acknowledged: int
-    changes_of_topics: int
-    commits_of_offsets: int
-    deletions_of_offsets: int
-    generations: int
-    commits_of_members: int
-    fenced: int
-    # Static members that came back to the generation they had left.
-    returned: int
-    # Of the new protocol, where a run has members of it.
-    commits_of_team: int
-    fenced_of_team: int
-    handed_over: int
-    # Of a share group, where a run has workers.
-    delivered: int
-    redelivered: int
-    acked: int
-    refused_acks: int
-    dead_letters: int
-    brought_back: int
-    # That their producers wanted later, and that came after others of their key.
-    delivered_later: int
-    delivered_in_order: int
-    # Records that a leader may have given up for their age, and polls of a queue that was paused.
-    expired: int
-    polls_of_paused: int
-    read: int
-    read_from_followers: int
-    fetched_in_sessions: int
-    stops: int
-    moves: int
-    disks_replaced: int
-    bits_flipped: int
-    # Histories of topics that were too wide to be judged: of them nothing is known.
-    histories_given_up: int
-
-
-class Run:
+class Run(Cluster):
     def __init__(
         self,
         seed: int,
@@ -130,36 +60,20 @@ class Run:
         queue_workers: int = 0,
         door_workers: int = 0,
     ) -> None:
-        self.seed = seed
+        super().__init__(seed, SMALL | QUEUE_SETTINGS if queue_workers else SMALL)
         self.operations = operations
-        self.random = Random(seed)
-        self.world = World(self.random)
-        self.switch = Switch(self.world)
-        self.histories: dict[PartitionId, History] = {}
-        self.snapshot_records = self.random.choice((1, 3, 10))
-        self.fault_chance = self.random.choice((0.02, 0.1, 0.3))
-        self.moves_replicas = self.random.random() < 0.6
-        self.rots = self.random.random() < 0.3
-        # Of its own, so that it changes nothing else.
-        self.throttles = Random(f"throttles of {seed}")
-        self.is_throttled = self.throttles.random() < 0.3
         self.letters = Random(f"letters of {seed}")
         self.redriving = Random(f"redrive runs of {seed}")
         self.has_letters = self.redrives = False
-        self.dead_letters = 0
-        self.moves = self.disks_replaced = self.bits_flipped = self.histories_given_up = 0
-        # The one whose disk nobody can trust.
-        self.damaged: SimulatedNode | None = None
+        self.dead_letters = self.histories_given_up = 0
         # How much was acknowledged, and when that was less for the last time.
         self._progress = 0, 0.0
-        self.states = States()
         self.queue_workers = queue_workers
         # As many of them work through doors, by lease tokens.
         self.door_workers = door_workers
         self.workers: list[QueueWorker] = []
         self.rules = QueueRules(seed, DATA, GROUP, is_on=queue_workers > 0)
         self.ledger = Ledger((), self.rules)
-        self.nodes = self._make_nodes()
         self.administrators = [Administrator(self.world, self.nodes, OTHERS) for _ in range(3)]
         self.onlooker = Onlooker(self.world, self.nodes, OTHERS)
         self.committer = Committer(self.world, self.nodes, DATA, DATA_PARTITIONS)
@@ -170,46 +84,6 @@ class Run:
         self.team = Team(DATA, DATA_PARTITIONS)
         self.team_members = team_members
         self.loose: LooseProducer | None = None
-
-    def _make_nodes(self) -> list[SimulatedNode]:
-        listed = {number: peer_endpoint(number) for number in map(BrokerId, range(1, LISTED + 1))}
-        raft = RaftSettings(
-            heartbeats_by_host=True,
-            append_bytes_max=self.random.choice((500, 1 << 20)),
-            snapshot_wait_rounds_max=2,
-        )
-        nodes = [self._make_node(number, raft, cluster=listed) for number in listed]
-        if self.random.random() < 0.5:
-            joiner = BrokerId(LISTED + 1)
-            nodes.append(self._make_node(joiner, raft, join=peer_endpoint(BrokerId(1))))
-        for node in nodes:
-            node.on_deleted = self._deleted
-            node.before_end = self.states.note_snapshots
-        return nodes
-
-    def _make_node(self, number: BrokerId, raft: RaftSettings, **how: object) -> SimulatedNode:
-        return SimulatedNode(
-            Machine(self.world, self.switch, number),
-            cluster=how.get("cluster", {}),  # type: ignore[arg-type]
-            join=how.get("join"),  # type: ignore[arg-type]
-            raft=raft,
-            snapshot_records=self.snapshot_records,
-            history_of=self._history_of,
-            broker=SMALL | QUEUE_SETTINGS if self.queue_workers else SMALL,
-            state_records_max=STATE_RECORDS_MAX,
-        )
-
-    def _history_of(self, replica: Replica) -> History:
-        history = self.histories.get(replica.key)
-        if history is None:
-            history = History(compacts=replica.config.cleanup_compact)
-            self.histories[replica.key] = history
-        return history
-
-    def _deleted(self, topic_id: TopicId) -> None:
-        for key, history in self.histories.items():
-            if key.topic_id == topic_id:
-                history.is_over = True
 
     # The run
 
@@ -256,15 +130,6 @@ class Run:
         self._check()
         return self._report()
 
-    def _disturb_some(self, fault_chance: float) -> None:
-        if self.random.random() < fault_chance:
-            self._disturb()
-        self._let_rot()
-        if self.moves_replicas and self.random.random() < MOVE_CHANCE:
-            self._move()
-        if self.is_throttled and self.throttles.random() < 0.2:
-            self._throttle()
-
     def _acknowledged(self) -> int:
         return sum(len(producer.acknowledged) for producer in self.producers)
 
@@ -274,18 +139,6 @@ class Run:
         if acknowledged != self._progress[0] or self._is_work_done():
             self._progress = acknowledged, self.world.now
         return self.world.now - self._progress[1]
-
-    def _leave_in_peace(self) -> None:
-        self.switch.heal()
-        self._restart_all()
-        for node in self.nodes:
-            node.machine.disk_hangs_until = 0.0
-            self._set_clock_right(node)
-
-    def _set_clock_right(self, node: SimulatedNode, skew_ms: int = 0) -> None:
-        """One that is an hour late twice over takes every record for one of the future."""
-        if node.machine.process is not None:
-            node.machine.process.clock.skew_ms = skew_ms
 
     def _is_work_done(self) -> bool:
         is_loose_done = self.loose is None or self.loose.is_done
@@ -385,110 +238,6 @@ class Run:
     def _read(self) -> None:
         for reader in self.readers:
             reader.act()
-
-    # Faults
-
-    def _disturb(self) -> None:
-        running = [node for node in self.nodes if node.is_up]
-        kind = self.random.randrange(16)
-        if kind <= 3:
-            self._restart_all()
-        elif kind == 4:
-            self.switch.heal()
-        elif kind == 5:
-            self.switch.break_some()
-        elif kind == 6:
-            numbers = [node.node for node in self.nodes]
-            side = {self._leads_something() or self.random.choice(numbers)}
-            self.switch.partition(numbers, side, one_way=self.random.random() < 0.4)
-        elif running:
-            self._hit(self.random.choice(running), kind)
-
-    def _leads_something(self) -> BrokerId | None:
-        """Every other time one that leads, so that two take themselves for the leader for a while:
-        it takes the one that is cut off longer to notice than the others to elect another."""
-        leading = [
-            node.node
-            for node in self.nodes
-            if node.is_responsive and any(replica.is_leader for replica in node.replicas())
-        ]
-        return self.random.choice(leading) if leading and self.random.random() < 0.5 else None
-
-    def _hit(self, victim: SimulatedNode, kind: int) -> None:
-        process = victim.machine.process
-        assert process is not None
-        if kind <= 8:
-            end = victim.stop if self.random.random() < 0.3 else victim.crash
-            end(lost_power=self.random.random() < 0.4)
-        elif kind == 9:
-            steps, lost = self.random.randint(0, 8), self.random.random() < 0.5
-            victim.machine.crash_in_a_write(steps, lost_power=lost)
-        elif kind == 10:
-            process.loop.pause(self.random.uniform(0.2, 4.0))
-        elif kind == 11:
-            process.clock.skew_ms += self.random.choice((-3_600_000, -500, 500, 3_600_000))
-        elif kind == 13:
-            fill_disk(victim.machine)
-        elif kind == 14:
-            fail_syncs(victim)
-        elif kind == 15:
-            hang_disk(victim.machine)
-        elif len(self.nodes) > LISTED and self._may_lose_a_disk():
-            victim.crash(lost_power=False)
-            victim.machine.replace_drive()
-            self.disks_replaced += 1
-            victim.start()
-
-    def _restart_all(self) -> None:
-        for node in self.nodes:
-            if not node.is_up:
-                node.start()
-
-    def _let_rot(self) -> None:
-        """A bit flips while a node is down. The node starts again, or says why it can't; what it
-        says is not acted upon before the end."""
-        if not self.rots or self.random.random() >= ROT_CHANCE or not self._may_lose_a_disk():
-            return
-        victim = self.random.choice(self.nodes)
-        victim.crash(lost_power=self.random.random() < 0.4)
-        if victim.rot():
-            self.bits_flipped += 1
-            self.damaged = victim
-        if self.random.random() < 0.5:
-            victim.start()
-
-    def _may_lose_a_disk(self) -> bool:
-        """Only one at a time, and only once every group has done with the one before."""
-        if self.damaged is not None or not all(node.is_registered for node in self.nodes):
-            return False
-        known = {node.id for node in self.nodes}
-        return all(
-            replica.membership.members <= known and len(replica.membership.voters) >= LISTED
-            for node in self.nodes
-            for replica in node.replicas()
-        )
-
-    def _move(self) -> None:
-        nodes = [node for node in self.nodes if node.is_responsive]
-        # What a group has must not leave whole disks for one that nobody can trust.
-        if not nodes or self.damaged is not None:
-            return
-        node = self.random.choice(nodes)
-        numbers = self.random.sample([node.node for node in self.nodes], LISTED)
-        assert node.machine.process is not None
-        self.moves += 1
-        node.machine.process.spawn(_try_to_move(node, numbers, self.random.randrange(2)))
-
-    def _throttle(self) -> None:
-        """Some rate, which is low but not so low that nobody would catch up in time."""
-        nodes = [node for node in self.nodes if node.is_responsive]
-        if nodes:
-            node = self.throttles.choice(nodes)
-            assert node.machine.process is not None
-            changes = _throttling(
-                self.throttles.choice(RATES), self.throttles.choice(("", "*", "*", "*"))
-            )
-            node.machine.process.spawn(_try_to_change(node, changes))
 
     # Healing
 
@@ -697,26 +446,6 @@ def _check_read(history: History, records: dict[int, bytes]) -> None:
     for offset, value in history._read.items():
         found = records.get(offset)
         require(found == value, f"{value!r} was read at offset {offset}, and it holds {found!r}")
-
-
-async def _try_to_move(node: SimulatedNode, numbers: list[BrokerId], partition: int) -> None:
-    assert node.server is not None
-    try:
-        await node.server.services.reassignments.reassign(DATA, partition, numbers)
-    except Refused:
-        return
-
-
-def _throttling(rate: str, replicas: str) -> list[tuple[Resource, list[Edit]]]:
-    lists = [Edit(name, Op.SET, replicas) for name in (THROTTLED_LEADERS, THROTTLED_FOLLOWERS)]
-    rates = [Edit(name, Op.SET, rate) for name in (LEADER_RATE, FOLLOWER_RATE)]
-    return [(TopicResource(DATA), lists), (BrokerResource(ALL_BROKERS), rates)]
-
-
-async def _try_to_change(node: SimulatedNode, changes: list[tuple[Resource, list[Edit]]]) -> None:
-    assert node.server is not None
-    with suppress(Refused):
-        await node.server.services.configs.edit(changes)
 
 
 def run_seed(

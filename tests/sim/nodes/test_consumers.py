@@ -7,7 +7,8 @@ import pytest
 
 from tests.sim.mutation import Mutation, hunt
 from tests.sim.nodes.consumer_mutations import ALL
-from tests.sim.nodes.run import RunReport, run_seed
+from tests.sim.nodes.report import RunReport
+from tests.sim.nodes.run import run_seed
 
 SEEDS = 12
 SEEDS_MAX = 200

@@ -7,10 +7,11 @@ from penstock.groups.commands import CommitOffsets, OffsetToCommit
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import TopicName
 from tests.sim.machine.garbage import own_garbage_only
+from tests.sim.nodes.cluster import DATA
 from tests.sim.nodes.committer import GROUP, fetch_offsets
 from tests.sim.nodes.node import SimulatedNode
 from tests.sim.nodes.onlooker import leaders
-from tests.sim.nodes.run import DATA, Run
+from tests.sim.nodes.run import Run
 
 SEEDS = range(1, 21)
 ANSWER_S_MAX = 20.0

@@ -14,7 +14,8 @@ from penstock.queues.leading import LedQueue
 from penstock.queues.settling import Outcome
 from penstock.replication.commit import Commit
 from tests.sim.mutation import Mutation, Mutations, hunt
-from tests.sim.nodes.run import RunReport, run_seed
+from tests.sim.nodes.report import RunReport
+from tests.sim.nodes.run import run_seed
 
 SEEDS = 8
 SEEDS_MAX = 60

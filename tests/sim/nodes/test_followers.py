@@ -7,7 +7,8 @@ from penstock.model.ids import BrokerId
 from penstock.raft.settings import RaftSettings
 from tests.sim.machine.garbage import own_garbage_only
 from tests.sim.nodes.node import SimulatedNode
-from tests.sim.nodes.run import Run, RunReport
+from tests.sim.nodes.report import RunReport
+from tests.sim.nodes.run import Run
 
 OPERATIONS = 100
 SEEDS = range(5, 9)

@@ -3,7 +3,8 @@
 from penstock.model.ids import ReplicaId
 from tests.sim.machine.garbage import own_garbage_only
 from tests.sim.nodes.node import PATH, SimulatedNode
-from tests.sim.nodes.run import Run, RunReport
+from tests.sim.nodes.report import RunReport
+from tests.sim.nodes.run import Run
 from tests.sim.replicas.history import require
 from tests.unit.storage.rot import without_last_votes
 

@@ -13,7 +13,8 @@ from tests.sim.layers import QUEUE_WORKERS
 from tests.sim.mutation import Mutation, hunt
 from tests.sim.nodes.poisoned import lives_with_a_death
 from tests.sim.nodes.queue_mutations import ALL
-from tests.sim.nodes.run import RunReport, run_seed
+from tests.sim.nodes.report import RunReport
+from tests.sim.nodes.run import run_seed
 from tests.unit.broker import (
     test_dead_letters,
     test_queue_topics,

@@ -6,8 +6,10 @@ from penstock.records.record import Record
 from penstock.replication.replica import Replica
 from tests.sim.machine.clock import EPOCH_MS
 from tests.sim.machine.garbage import own_garbage_only
+from tests.sim.nodes.cluster import LISTED, throttling, try_to_change, try_to_move
 from tests.sim.nodes.node import SimulatedNode
-from tests.sim.nodes.run import LISTED, Run, RunReport, _throttling, _try_to_change, _try_to_move
+from tests.sim.nodes.report import RunReport
+from tests.sim.nodes.run import Run
 from tests.sim.replicas.history import require
 
 SEEDS = range(701, 704)
@@ -45,10 +47,10 @@ class Moved(Run):
         self._fill(leader)
         self.world.run_for(OLD_AFTER_S)
         node = self.nodes[0]
-        node.ask(_try_to_change(node, _throttling(str(RATE), "*")))
+        node.ask(try_to_change(node, throttling(str(RATE), "*")))
         (target,) = (each.node for each in self.nodes if each.replica(key) is None)
         numbers = [leader.id.node, target, self._other(leader.id.node, target)]
-        node.ask(_try_to_move(node, numbers, key.partition))
+        node.ask(try_to_move(node, numbers, key.partition))
         began = self.world.now
         moved = self.world.run_until(lambda: self._is_placed(key, numbers), MOVE_S_MAX)
         require(moved, f"the move does not end: {self._describe()}")

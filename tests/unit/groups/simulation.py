@@ -113,6 +113,8 @@ class World:
     def join(self, request: "Request", command: Join) -> None:
         self._count += 1
         new_id = MemberId(f"m{self._count}")
+        if request.client.waiting is not request:
+            request.client.overtaken()
         self._perform(self.group.join(command, Ticket(request), new_id))
 
     def sync(self, request: "Request", command: Sync) -> None:
@@ -224,6 +226,8 @@ class Client:
         self.is_paused = False
         # After a pause or a restart of the broker it may have been replaced without knowing yet.
         self.is_excused = False
+        # Since its last sync; it keeps what it owns all the same, and may not share it.
+        self.was_overtaken = False
         self.faults = 0
         self.is_current = True
         self.is_joined = False
@@ -248,6 +252,12 @@ class Client:
 
     def excuse(self) -> None:
         self.is_excused = True
+        self.faults += 1
+
+    def overtaken(self) -> None:
+        """A join that it gave up on comes after others of it: a leader's begins a generation whose
+        answer nobody hears, so that the member learns of it by its next heartbeat."""
+        self.was_overtaken = True
         self.faults += 1
 
     def _wake_up(self) -> None:
@@ -328,6 +338,7 @@ class Client:
         assigned = frozenset(json.loads(answer.assignment or b"[]"))
         gave_up = self.owned - assigned
         self.is_excused = self.is_excused and not self.is_current
+        self.was_overtaken = self.was_overtaken and not self.is_current
         self.is_joined = True
         self._own(assigned)
         if self.cooperative and gave_up:
@@ -358,7 +369,8 @@ class Client:
             self.crash()
             return
         if reason in (Reason.UNKNOWN_MEMBER_ID, Reason.ILLEGAL_GENERATION):
-            assert self.is_excused, f"{self} was always there and is told {reason}"
+            is_explained = self.is_excused or self.was_overtaken
+            assert is_explained, f"{self} was always there and is told {reason}"
             self._own(frozenset())
             self.generation = -1
         if reason is Reason.UNKNOWN_MEMBER_ID:
