@@ -29,7 +29,7 @@ RATE = 500
 PACE = 100
 SIZE = 100
 BUSY_CONNECTIONS = 32
-HOSTILE_CLIENTS = 1_000
+HOSTILE_STREAMS = 1_000
 LOWEST = "19"
 READY_TIMEOUT_S = 120.0
 TIMES_MAX = 1.5
@@ -47,10 +47,10 @@ def run(mode: Mode, folder: Path) -> Iterator[Figure]:
         before = resident(broker.pid)
         busy = in_turns(mode, {"Kafka": kafka}, partial(busy_http, broker))
         yield from times("a busy HTTP door", busy)
-        clients = HOSTILE_CLIENTS if mode.is_judged else 40
-        beside = partial(hostile, broker, clients)
+        streams = HOSTILE_STREAMS if mode.is_judged else 40
+        beside = partial(hostile, broker, streams)
         yield from times("hostile clients", in_turns(mode, {"Kafka": kafka, **others}, beside))
-        with hostile(broker, clients):
+        with hostile(broker, streams):
             under = resident(broker.pid)
         yield figure("memory of both processes before hostile clients", before, "MB")
         yield figure("memory of both processes under hostile clients", under, "MB")
@@ -116,8 +116,8 @@ def await_served(broker: ChildBroker, process: "subprocess.Popen[str]") -> None:
 
 
 @contextmanager
-def hostile(broker: ChildBroker, clients: int) -> Iterator[None]:
-    options = [broker.http, broker.grpc, str(clients)]
+def hostile(broker: ChildBroker, streams: int) -> Iterator[None]:
+    options = [broker.http, broker.grpc, str(streams)]
     with loading("benchmarks.hostile_process", options) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n", "the hostile clients did not start"

@@ -1,11 +1,10 @@
 """Clients that nobody wants, until stdin ends: a process of its own, so that it is not measured.
 
-`python -m benchmarks.hostile_process HTTP GRPC CLIENTS` prints "ready" when all of them are at it:
-a quarter of the clients sends a request byte by byte, a quarter sends a body without an end, a
-quarter follows a topic that is written to and never reads, and a quarter opens streams of gRPC and
-says nothing. Beside them, some come and go all the time: half requests that are aborted, bytes that
-are not a protocol, and requests that are refused. They pause in between, because what is measured
-is what they hold up and not how much of the machine they take.
+`python -m benchmarks.hostile_process HTTP GRPC STREAMS` prints "ready" when all of them are at it:
+as many streams of gRPC as given say nothing, a fifth as many connections send a request byte by
+byte, a fifth a body without an end, and a few follow a topic and never read. Beside them, some come
+and go all the time: half requests that are aborted, and bytes that are not a protocol. They pause
+in between, because what is measured is what they hold up and not how much of the machine they take.
 """
 
 import asyncio
@@ -20,6 +19,7 @@ import uvloop
 
 TOPIC = "hostile"
 DRIP_S = 1.0
+STALL_S = 30.0
 # Of each of those that come and go.
 PAUSE_S = 0.05
 STREAMS_PER_CHANNEL = 50
@@ -70,7 +70,7 @@ async def unread(sock: socket.socket) -> None:
     """A follower that never reads; it comes back some time after it was cut off."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
     await asyncio.get_running_loop().sock_sendall(sock, EVENTS)
-    await asyncio.sleep(10 * DRIP_S)
+    await asyncio.sleep(STALL_S)
 
 
 async def aborted(sock: socket.socket) -> None:
@@ -106,8 +106,8 @@ async def silent_streams(address: str, count: int) -> list[grpc.aio.Channel]:
     return channels
 
 
-async def main(http: str, grpc_address: str, clients: int) -> None:
-    each = max(1, clients // 4)
+async def main(http: str, grpc_address: str, streams: int) -> None:
+    few, some = max(1, streams // 50), max(1, streams // 5)
 
     def to_http() -> Awaitable[socket.socket]:
         return connected(http)
@@ -115,11 +115,12 @@ async def main(http: str, grpc_address: str, clients: int) -> None:
     def to_grpc() -> Awaitable[socket.socket]:
         return connected(grpc_address)
 
-    attacks = [(to_http, attack) for attack in (drip, endless, unread) for _ in range(each)]
+    attacks = [(to_http, attack) for attack in (drip, endless) for _ in range(some)]
+    attacks += [(to_http, unread)] * few
     attacks += [(to_http, written_to), (to_http, aborted), (to_grpc, aborted)]
     attacks += [(to_http, garbage), (to_grpc, garbage)]
     tasks = [asyncio.ensure_future(again_and_again(*attack)) for attack in attacks]
-    channels = await silent_streams(grpc_address, each)
+    channels = await silent_streams(grpc_address, streams)
     print("ready", flush=True)
     stdin = asyncio.ensure_future(asyncio.to_thread(sys.stdin.read))
     ended, _ = await asyncio.wait([stdin, *tasks], return_when=asyncio.FIRST_COMPLETED)

@@ -1,10 +1,13 @@
 """Proves that clients that only poll over HTTP share a group's partitions, lose nothing, and go on
 where they were when the process that held their consumer dies."""
 
+import contextlib
+import itertools
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
@@ -12,6 +15,7 @@ import psutil
 import pytest
 from confluent_kafka import Consumer as KafkaConsumer
 
+from penstock.testing import ProcessCluster
 from tests.e2e.commands import fresh
 from tests.e2e.processes import Broker
 from tests.e2e.topics import create_topic
@@ -149,6 +153,73 @@ def test_consumers_over_http_share_the_partitions_of_a_group(
         assert found.value() == b"2000"
     finally:
         kafka.close()
+
+
+@pytest.mark.xdist_group("cluster")
+@pytest.mark.timeout(180)
+def test_when_a_node_dies_its_consumers_are_gone_and_their_records_come_to_others(
+    penstock_cluster: Callable[..., ProcessCluster],
+) -> None:
+    """What was committed does not come again; what was only delivered does, to the one that is
+    left. Neither another node nor the same one after a restart knows the consumer."""
+    cluster, topic = penstock_cluster(nodes=3, settings=SETTINGS), "orders"
+    cluster.create_topic(topic, partitions=PARTITIONS, replication_factor=3)
+    cluster.await_in_sync()
+    with contextlib.ExitStack() as ends:
+        first, second, third = (
+            ends.enter_context(httpx.Client(base_url=f"http://{node.http}", timeout=WAIT_S))
+            for node in cluster.nodes.values()
+        )
+        lost, left = Member(first, "g", topic), Member(second, "g", topic)
+        written = itertools.count()
+        committed, delivered = set[int](), set[int]()
+        seen = Counter[int]()
+
+        def both_have_some() -> bool:
+            """The last poll of the one commits what those before it delivered."""
+            write(second, topic, range(4 * (n := next(written)), 4 * n + 4))
+            seen.update(value for _, value in left.poll(wait_ms=100))
+            found = {value for _, value in lost.poll(wait_ms=100)}
+            committed.update(delivered)
+            delivered.clear()
+            delivered.update(found)
+            return bool(committed and delivered and seen)
+
+        wait_until("both have records", both_have_some, timeout_s=WAIT_S)
+        cluster.nodes[1].kill()
+        missing = set(range(4 * next(written))) - committed - seen.keys()
+        assert delivered <= missing
+
+        def all_came() -> bool:
+            """The coordinator of the group may have to be elected first."""
+            answer = left.ask(wait_ms=200)
+            assert answer.status_code in (200, 503, 504), answer.text
+            if answer.status_code == 200:
+                seen.update(
+                    record["value"]
+                    for each in answer.json()["partitions"]
+                    for record in each["records"]
+                )
+            return missing <= seen.keys()
+
+        wait_until("what was not committed comes to the other one", all_came, timeout_s=WAIT_S)
+        assert not committed & seen.keys(), "what was committed does not come again"
+
+        cluster.nodes[1].start()
+        cluster.await_in_sync()
+        for client in (second, third, first):
+            gone = client.post(f"{lost.path}/poll", json={})
+            assert (gone.status_code, gone.json()["reason"]) == (404, "unknown_consumer")
+
+        # Another one can be made through any node, and gets its share.
+        new = Member(third, "g", topic)
+
+        def new_has_some() -> bool:
+            write(third, topic, range(4 * (n := next(written)), 4 * n + 4))
+            left.poll(wait_ms=100)
+            return bool(new.poll(wait_ms=100))
+
+        wait_until("the new one has partitions", new_has_some, timeout_s=WAIT_S)
 
 
 def test_a_consumer_ends_with_its_process_and_another_one_goes_on(broker: Broker) -> None:

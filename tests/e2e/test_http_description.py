@@ -4,12 +4,16 @@ Whatever is sent, the answer is described: its status, its type and its shape. N
 error.
 """
 
+import itertools
+import os
+import time
 from typing import Any
 
 import httpx
 import pytest
+import requests
 import schemathesis
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 from schemathesis.checks import not_a_server_error
@@ -23,11 +27,15 @@ from tests.e2e.conftest import MakeBroker
 from tests.e2e.processes import Broker
 
 WAIT_S = 60.0
-# Of each route; wrong requests take long to make.
+# Of each route in each round; wrong requests take long to make.
 EXAMPLES = {
     schemathesis.GenerationMode.POSITIVE: 10,
     schemathesis.GenerationMode.NEGATIVE: 3,
 }
+# There is one round at least, and more while there is time. Each has a seed of its own: the first
+# one that is given, and then the next ones.
+SEED = int(os.environ.get("SEED", "1"))
+SECONDS = float(os.environ.get("DESCRIPTION_SECONDS", "10"))
 CHECKS = [
     not_a_server_error,
     content_type_conformance,
@@ -56,44 +64,55 @@ def operations(broker: Broker) -> list[Any]:
     ]
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(180 + SECONDS)
 @pytest.mark.parametrize(
     "mode", [schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE]
 )
 def test_random_requests_get_described_answers(operations: list[Any], mode: Any) -> None:
     tried = 0
-
-    def check(operation: Any) -> int:
-        count = 0
-
-        @settings(
-            max_examples=EXAMPLES[mode],
-            deadline=None,
-            database=None,
-            derandomize=True,
-            suppress_health_check=list(HealthCheck),
-        )
-        @given(st.data())
-        def once(data: st.DataObject) -> None:
-            nonlocal count
-            case = data.draw(operation.as_strategy(generation_mode=mode))
-            # What may wait for records would, each time.
-            for part in (case.query, case.body):
-                if isinstance(part, dict) and isinstance(part.get("wait_ms"), int):
-                    part["wait_ms"] = 0
-            case.validate_response(case.call(timeout=WAIT_S), checks=CHECKS)
-            count += 1
-
-        once()
-        return count
-
-    for operation in operations:
-        try:
-            tried += check(operation)
-        except (schemathesis.errors.InvalidSchema, Unsatisfiable):
-            # A route without parameters and body has nothing that could be wrong.
-            assert mode is schemathesis.GenerationMode.NEGATIVE
+    deadline = time.monotonic() + SECONDS
+    with requests.Session() as session:
+        for number in itertools.count(SEED):
+            for operation in operations:
+                if number > SEED and time.monotonic() > deadline:
+                    break
+                tried += checked(operation, mode, number, session)
+            if time.monotonic() > deadline:
+                break
     assert tried >= 15
+
+
+def checked(operation: Any, mode: Any, number: int, session: requests.Session) -> int:
+    """How many requests of one route were answered as they should be."""
+    count = 0
+
+    @seed(number)
+    @settings(
+        max_examples=EXAMPLES[mode],
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.data())
+    def once(data: st.DataObject) -> None:
+        nonlocal count
+        case = data.draw(operation.as_strategy(generation_mode=mode))
+        # What may wait for records would, each time.
+        for part in (case.query, case.body):
+            if isinstance(part, dict) and isinstance(part.get("wait_ms"), int):
+                part["wait_ms"] = 0
+        case.validate_response(case.call(timeout=WAIT_S, session=session), checks=CHECKS)
+        count += 1
+
+    try:
+        once()
+    except (schemathesis.errors.InvalidSchema, Unsatisfiable):
+        # A route without parameters and body has nothing that could be wrong.
+        assert mode is schemathesis.GenerationMode.NEGATIVE
+    except Exception as failure:
+        failure.add_note(f"SEED={number} shows it again")
+        raise
+    return count
 
 
 def test_a_broker_survives_it(make_broker: MakeBroker, broker: Broker) -> None:

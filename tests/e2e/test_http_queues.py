@@ -93,10 +93,11 @@ def test_a_waiting_poll_wakes_soon_after_a_message_comes(queue: Queue) -> None:
     waits: list[float] = []
     for _ in range(10):
         found: list[Any] = []
-        poll = threading.Thread(target=lambda found=found: found.extend(queue.poll(1)))
+        asked = threading.Event()
+        poll = threading.Thread(target=_poll_one, args=(queue, found, asked))
         poll.start()
-        # The stats of the queue come from its leader: by then the poll has reached it, or soon.
-        time.sleep(0.05)
+        # From here on it is before the record on all of its way: one loop, and one channel.
+        assert asked.wait(WAIT_S)
         with httpx.Client(base_url=queue.client.base_url, timeout=WAIT_S) as other:
             body = {"records": [{"value": 1}]}
             assert other.post(f"/v1/topics/{queue.topic}/records", json=body).status_code == 200
@@ -106,6 +107,19 @@ def test_a_waiting_poll_wakes_soon_after_a_message_comes(queue: Queue) -> None:
         assert queue.settle("ack", *found) == 200
     # The publish is answered at about the time when the poll wakes.
     assert sorted(waits)[5] < 0.1, waits
+
+
+def _poll_one(queue: Queue, found: list[Any], asked: threading.Event) -> None:
+    """Sets the event when all of the request is sent."""
+
+    def trace(event: str, _: object) -> None:
+        if event == "http11.send_request_body.complete":
+            asked.set()
+
+    body = {"limit": 1, "wait_ms": WAIT_MS}
+    answer = queue.client.post(f"{queue.path}/poll", json=body, extensions={"trace": trace})
+    assert answer.status_code == 200, answer.text
+    found += answer.json()["messages"]
 
 
 def test_a_queue_is_operated(queue: Queue) -> None:

@@ -3,13 +3,14 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from penstock.frontdoor.grpc import limits, statuses
 from penstock.frontdoor.remote.parts import Parts
+from penstock.frontdoor.remote.stopping import Stopping
 from penstock.model.errors import Refused
 
 logger = logging.getLogger(__name__)
@@ -63,7 +64,7 @@ class Context:
     parts: Parts
     now_ms: Callable[[], int]
     # Done when the process is asked to end: what waits for records ends then.
-    stopping: "asyncio.Future[None]"
+    stopping: Stopping
     budget: Budget = field(default_factory=lambda: Budget(limits.REQUEST_BYTES_MAX))
     streams: int = 0
     _tasks: "set[asyncio.Task[Any]]" = field(default_factory=set)
@@ -102,14 +103,20 @@ class Context:
         """The outcome of work that may wait for long."""
         task = asyncio.ensure_future(work)
         try:
-            either: list[asyncio.Future[Any]] = [task, self.stopping]
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if task.done():
-                return task.result()
-            raise statuses.stopping()
+            return await self.first_of([task])
         finally:
             if not task.done():
                 task.cancel()
+
+    async def first_of(self, tasks: "Sequence[asyncio.Future[T]]") -> T:
+        """The outcome of the first that is done; raises Failure if this process is to end."""
+        with self.stopping.watched() as stopping:
+            either: list[asyncio.Future[Any]] = [*tasks, stopping]
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            if task.done():
+                return task.result()
+        raise statuses.stopping()
 
 
 class Call(Protocol):

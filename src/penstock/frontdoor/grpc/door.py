@@ -25,6 +25,7 @@ from penstock.frontdoor.grpc.methods import make_handler
 from penstock.frontdoor.grpc.relay import Relay
 from penstock.frontdoor.grpc.services import SERVICES
 from penstock.frontdoor.remote.parts import Parts
+from penstock.frontdoor.remote.stopping import Stopping
 
 # Only messages that are not compressed: a small one could become gigabytes.
 _IDENTITY_ONLY: Final = 1
@@ -55,7 +56,7 @@ class GrpcDoor:
         self._context = Context(
             parts=parts,
             now_ms=lambda: time.time_ns() // 1_000_000,
-            stopping=asyncio.get_running_loop().create_future(),
+            stopping=Stopping(),
         )
 
     async def run_until_stopped(self) -> None:
@@ -77,14 +78,14 @@ class GrpcDoor:
         await server.start()
         relay = Relay(self._sockets, inner, memory_bytes)
         relay.open()
-        await asyncio.wait([self._context.stopping])
+        with self._context.stopping.watched() as stopping:
+            await asyncio.wait([stopping])
         relay.close()
         await server.stop(self._drain_s)
         await self._context.drain()
 
     def stop(self) -> None:
-        if not self._context.stopping.done():
-            self._context.stopping.set_result(None)
+        self._context.stopping.set()
 
 
 def make_server(context: Context) -> grpc.aio.Server:

@@ -42,7 +42,8 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
                         shown = status
                     if self._context.stopping.done():
                         return
-                    await asyncio.wait([self._context.stopping], timeout=limits.HEALTH_CHECK_S)
+                    with self._context.stopping.watched() as stopping:
+                        await asyncio.wait([stopping], timeout=limits.HEALTH_CHECK_S)
         except statuses.Failure as failure:
             await failure.end(call)
 

@@ -33,12 +33,8 @@ async def subscribe(
             asyncio.ensure_future(subscription.refused()),
         ]
         try:
-            await asyncio.wait([*tasks, context.stopping], return_when=asyncio.FIRST_COMPLETED)
             # The reader of requests ends when the client has said all: then so does the call.
-            for task in tasks:
-                if task.done():
-                    return task.result()
-            raise statuses.stopping()
+            await context.first_of(tasks)
         finally:
             for task in tasks:
                 task.cancel()

@@ -14,7 +14,7 @@ from penstock.broker.doors.calls import (
     ReadGroupOffsets,
     TopicInfo,
 )
-from penstock.frontdoor.grpc import limits, messages, statuses
+from penstock.frontdoor.grpc import limits, messages
 from penstock.frontdoor.grpc.context import Context, Conversation
 from penstock.frontdoor.grpc.read import find_offset
 from penstock.frontdoor.grpc.statuses import invalid
@@ -49,12 +49,8 @@ async def subscribe(
             asyncio.ensure_future(subscription.push()),
         ]
         try:
-            await asyncio.wait([*tasks, context.stopping], return_when=asyncio.FIRST_COMPLETED)
             # The reader of requests ends when the client has said all: then so does the call.
-            for task in tasks:
-                if task.done():
-                    return task.result()
-            raise statuses.stopping()
+            await context.first_of(tasks)
         finally:
             for task in tasks:
                 task.cancel()

@@ -1,7 +1,8 @@
 """Group consumption for clients that only ask for the next records.
 
 A consumer belongs to the node that made it. If that node dies, or its process of doors, the
-consumer is gone: make another one, through any node. It goes on at the committed offsets.
+consumer is gone: make another one, through any node. It goes on at the committed offsets
+(decision 50).
 """
 
 import asyncio

@@ -14,6 +14,7 @@ from penstock.frontdoor.remote.broker import Broker
 from penstock.frontdoor.remote.locks import Locks
 from penstock.frontdoor.remote.queueing import Queueing
 from penstock.frontdoor.remote.reading import Reader
+from penstock.frontdoor.remote.stopping import Stopping
 from penstock.frontdoor.remote.topics import Topics
 from penstock.frontdoor.remote.writing import Writer
 
@@ -44,7 +45,8 @@ class Context:
     bodies_bytes: int = 0
     streams: int = 0
     arrow_streams: int = 0
-    _stopping: "asyncio.Future[None] | None" = None
+    # What waits for records ends then.
+    stopping: Stopping = field(default_factory=Stopping)
 
     async def ask(self, call: Call[T]) -> T:
         return await self.broker.ask(call)
@@ -77,17 +79,6 @@ class Context:
     def close_arrow(self) -> None:
         self.arrow_streams -= 1
 
-    @property
-    def stopping(self) -> "asyncio.Future[None]":
-        """Done when the process is asked to end: what waits for records ends then."""
-        if self._stopping is None:
-            self._stopping = asyncio.get_running_loop().create_future()
-        return self._stopping
-
-    def stop(self) -> None:
-        if not self.stopping.done():
-            self.stopping.set_result(None)
-
 
 async def unless_gone(
     context: Context,
@@ -100,9 +91,10 @@ async def unless_gone(
     that nobody gets."""
     task = asyncio.ensure_future(work)
     watching = asyncio.ensure_future(request.gone())
-    either: list[asyncio.Future[Any]] = [task, watching, context.stopping]
     try:
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        with context.stopping.watched() as stopping:
+            either: list[asyncio.Future[Any]] = [task, watching, stopping]
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if watching.done():
             if task.done() and not task.exception():
                 drop(task.result())

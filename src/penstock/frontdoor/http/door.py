@@ -40,7 +40,7 @@ class HttpDoor:
 
     def stop(self) -> None:
         """Accepts no more, and lets what is in flight be answered."""
-        self._context.stop()
+        self._context.stopping.set()
         self._server.stop()
 
 

@@ -97,15 +97,16 @@ async def _stream(
         for partition, offset in positions.items():
             following.read(partition, offset)
         yield b": following\n\n"
-        while not gone.done() and not context.stopping.done():
-            chunks = await following.next([gone, context.stopping], STREAM_BEAT_S)
-            if not chunks and not context.stopping.done():
-                yield BEAT
-            for partition, chunk in chunks:
-                if chunk.records:
-                    yield _events(chunk, partition, positions, encoding)
-                positions[partition] = chunk.next_offset
-                following.read(partition, chunk.next_offset)
+        with context.stopping.watched() as stopping:
+            while not gone.done() and not stopping.done():
+                chunks = await following.next([gone, stopping], STREAM_BEAT_S)
+                if not chunks and not stopping.done():
+                    yield BEAT
+                for partition, chunk in chunks:
+                    if chunk.records:
+                        yield _events(chunk, partition, positions, encoding)
+                    positions[partition] = chunk.next_offset
+                    following.read(partition, chunk.next_offset)
     except Refused as refused:
         yield error_event(refused)
     finally:

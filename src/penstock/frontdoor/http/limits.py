@@ -40,6 +40,7 @@ KEEP_ALIVE_S: Final = 75
 HEADERS_S_MAX: Final = 10.0
 BODY_PAUSE_S_MAX: Final = 10.0
 UNREAD_S_MAX: Final = 15.0
-STREAM_BEAT_S: Final = 15.0
+# Half of what common proxies wait for; a beat of each of a thousand streams costs.
+STREAM_BEAT_S: Final = 30.0
 # A body may take at least this many bytes a second, whatever it pauses.
 BODY_BYTES_PER_S_MIN: Final = 1 * KIB

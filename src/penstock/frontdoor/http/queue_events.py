@@ -116,11 +116,12 @@ class _Following:
         waiting: asyncio.Future[Any] = self._polling or asyncio.ensure_future(self._settled.wait())
         timeout = min(STREAM_BEAT_S, pause_s) if pause_s else STREAM_BEAT_S
         try:
-            await asyncio.wait(
-                [waiting, gone, self._context.stopping],
-                timeout=timeout,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
+            with self._context.stopping.watched() as stopping:
+                await asyncio.wait(
+                    [waiting, gone, stopping],
+                    timeout=timeout,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
         finally:
             if waiting is not self._polling:
                 waiting.cancel()

@@ -13,6 +13,7 @@ from penstock.frontdoor.grpc.publish import publish, publish_stream
 from penstock.frontdoor.grpc.statuses import Failure
 from penstock.frontdoor.grpc.subscribe import subscribe
 from penstock.frontdoor.remote.parts import Parts
+from penstock.frontdoor.remote.stopping import Stopping
 from penstock.model.errors import Reason, Refused
 from tests.unit.frontdoor.remote.fake_broker import FakeBroker
 
@@ -42,8 +43,7 @@ class Talk:
 
 
 def make_context(fake: FakeBroker) -> Context:
-    stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    return Context(parts=Parts.on(fake), now_ms=lambda: 1_000, stopping=stopping)
+    return Context(parts=Parts.on(fake), now_ms=lambda: 1_000, stopping=Stopping())
 
 
 def request(*values: bytes, topic: str = "t", **given: Any) -> messages.PublishRequest:
@@ -175,7 +175,7 @@ async def test_streams_end_when_the_process_does() -> None:
     running = asyncio.ensure_future(subscribe(context, talk))
     talk.say(start(credit=1))
     await talk.heard.get()
-    context.stopping.set_result(None)
+    context.stopping.set()
     with pytest.raises(Failure, match="stopping"):
         await running
     assert not context.parts.reader._reading

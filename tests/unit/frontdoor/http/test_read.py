@@ -185,7 +185,7 @@ async def test_what_waits_ends_when_the_process_is_to_end() -> None:
     stream = client.open("GET", "/v1/topics/t/events")
     waiting = client.open("GET", "/v1/topics/t/records?offset=1&wait_ms=30000")
     await stream.until(b": following")
-    client.context.stop()
+    client.context.stopping.set()
     await asyncio.wait_for(asyncio.gather(stream.task, waiting.task), 30)
     assert waiting.response.json()["reason"] == "stopping"
     assert client.context.streams == 0
