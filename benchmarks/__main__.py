@@ -36,6 +36,7 @@ from benchmarks import (
     steady_load,
     thousands_of_partitions,
     throughput,
+    tracing,
 )
 from benchmarks.figures import Figure, Note, Picture, table, write_report
 from benchmarks.modes import MODES, Mode
@@ -69,6 +70,7 @@ WORKLOADS: dict[str, Workload] = {
     "registry": registry.run,
     "grpc": grpc_door.run,
     "metrics": metrics.run,
+    "tracing": tracing.run,
 }
 
 SPARK_WORKLOADS: dict[str, SparkWorkload] = {
