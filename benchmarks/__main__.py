@@ -38,6 +38,7 @@ from benchmarks import (
     tables,
     thousands_of_partitions,
     throughput,
+    tracing,
 )
 from benchmarks.figures import Figure, Note, Picture, table, write_report
 from benchmarks.modes import MODES, Mode
@@ -73,6 +74,7 @@ WORKLOADS: dict[str, Workload] = {
     "metrics": metrics.run,
     "doors": doors.run,
     "tables": tables.run,
+    "tracing": tracing.run,
 }
 
 SPARK_WORKLOADS: dict[str, SparkWorkload] = {

@@ -133,11 +133,14 @@ def costs(mode: Mode, side: Side) -> Iterator[Figure]:
     )
 
 
-def cost(mode: Mode, side: Side, settings: Mapping[str, str]) -> float:
+def cost(
+    mode: Mode, side: Side, settings: Mapping[str, str], headers: Headers | None = None
+) -> float:
     """Broker CPU microseconds per message; those that are looked into have a key and a header."""
     count = mode.queue_messages
     with queue(side, "cost", **settings) as (topic, group):
-        headers: Headers = (("penstock.deliver.after", b"1"),) if settings else ()
+        if headers is None:
+            headers = (("penstock.deliver.after", b"1"),) if settings else ()
         batches = batches_of(BATCHES, has_keys=bool(settings), headers_of=lambda _: headers)
         publish(side.bootstrap, topic, PARTITIONS, batches, count)
         team = Team(side.bootstrap, group, topic, CONSUMERS)

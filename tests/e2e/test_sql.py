@@ -153,6 +153,22 @@ def test_avro_values(bootstrap: str, topic: str) -> None:
     assert "shorter" in rows[1]["decode_error"]
 
 
+@pytest.mark.parametrize("chosen", [Values(format="json", framing="confluent"), Values()])
+def test_json_values_behind_the_header_of_a_registry(
+    bootstrap: str, topic: str, chosen: Values
+) -> None:
+    framed = [b'\0\0\0\0\x07{"celsius": 21.5}', b'\0\0\0\0\x08{"celsius": 3}', None]
+    broken = [b'{"celsius": 1}', b"\0\0\0\0\x07{"] if chosen.framing else []
+    send(bootstrap, topic, [*framed, *broken])
+    query = f'SELECT value.celsius, decode_error FROM "{topic}" ORDER BY "offset"'
+    rows = penstock.sql(query, values=chosen, bootstrap=bootstrap).to_pylist()
+    assert [row["celsius"] for row in rows] == [21.5, 3.0, *(None for _ in rows[2:])]
+    assert [row["decode_error"] for row in rows[:3]] == [None] * 3
+    if broken:
+        assert "does not start with a zero byte" in rows[3]["decode_error"]
+        assert rows[4]["decode_error"] == "The value is not valid JSON."
+
+
 def test_protobuf_values(bootstrap: str, topic: str) -> None:
     sample = message_class(sample_file(), "sample.Sample")
     send(bootstrap, topic, [sample(a_string="x").SerializeToString()])

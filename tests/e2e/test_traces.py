@@ -2,6 +2,8 @@
 consumer and the dead letter, whatever door it takes."""
 
 import json
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +18,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from penstock.client import Consumer, Message, Producer, Queue
 from penstock.client.child_broker import ChildBroker
+from tests.documents import ROOT, Document
 from tests.e2e.commands import fresh
 from tests.e2e.grpc_client import Client, Generated
+from tests.e2e.processes import clean_environment
 from tests.e2e.queue_session import configure_group
 from tests.e2e.topics import create_topic
 from tests.otlp_collector import OtlpCollector, otlp_collector
@@ -188,3 +192,24 @@ def test_a_collector_that_is_away_costs_spans_and_nothing_else(
         failed = 'penstock_spans_dropped_total{reason="failed"}'
         wait_until("a dropped span", lambda: metric(node, failed) == 1)
     assert "Traceback" not in node.log
+
+
+def test_the_program_of_the_how_to_page(node: ChildBroker, collector: OtlpCollector) -> None:
+    (block,) = Document(ROOT / "docs/how-to/trace-messages.md").blocks("python")
+    program = block.text.replace("127.0.0.1:9092", node.bootstrap)
+    subprocess.run(
+        [sys.executable, "-c", program],
+        env=clean_environment({**collector.environment, "OTEL_SERVICE_NAME": "page"}),
+        check=True,
+        timeout=60,
+    )
+    wait_until("the attempt's span", lambda: collector.named("deliver orders"))
+    (root,) = [span for span in collector.named("checkout") if span.service == "page"]
+    steps = [root, *(span for span in collector.spans if span.name.endswith(" orders"))]
+    assert sorted((span.name, span.service) for span in steps) == [
+        ("checkout", "page"),
+        ("deliver orders", "penstock"),
+        ("process orders", "page"),
+        ("send orders", "page"),
+    ]
+    assert {span.trace_id for span in steps} == {root.trace_id}

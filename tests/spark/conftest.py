@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from penstock.spark.java import JavaNotFound, find_java
 from tests.e2e.conftest import broker, group, make_broker, make_topic
 from tests.e2e.processes import Broker
+from tests.otlp_collector import OtlpCollector, otlp_collector
 from tests.spark import class_archive, rig, spark_home
 from tests.spark.class_archive import COMPILER_FLAGS, JVM_FLAGS
 from tests.spark.rig_server import SparkServer
@@ -67,7 +68,18 @@ def java_home() -> Path:
 
 
 @pytest.fixture(scope="session")
-def spark(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def collector() -> Iterator[OtlpCollector]:
+    """Where tasks send their traces, if a query has switched them on."""
+    with otlp_collector() as collector:
+        # Spark's Python processes get the environment that its JVM was started with.
+        os.environ.update(collector.environment)
+        yield collector
+
+
+@pytest.fixture(scope="session")
+def spark(
+    java_home: Path, collector: OtlpCollector, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkSession]:
     """A session as users build it: nothing of ours is set but what keeps a test run small."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     session = (

@@ -240,12 +240,28 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"format": "json", "schema": "a INT,,"}, "The JSON schema 'a INT,,' is not valid"),
     ({"format": "json", "schema": spark_types.StructType()}, "The JSON schema has no fields."),
     ({"format": "json", "schema": "a INT", "mode": "FAILFAST"}, "'mode' can't be given"),
+    ({"format": "json", "schema": "a INT", "framing": "own"}, "The framing 'own' is unknown"),
+    ({"format": "json", "schema": "a INT", "registry": "http://x"}, "and no registry."),
     ({"format": "avro"}, "Avro needs schema="),
     ({"format": "avro", "schema": "int", "framing": "own"}, "The framing 'own' is unknown"),
     ({"format": "avro", "schema": "int", "message": "x"}, "The format avro has no option"),
     ({"format": "avro", "schema": "int", "column": "offset"}, "the column 'offset' is bigint."),
     ({"format": "protobuf"}, "Protobuf needs schema="),
 ]
+
+
+def test_json_behind_the_header_of_a_registry(spark: SparkSession) -> None:
+    values = [b'\0\0\0\0\x07{"a": 1}', b"\0\0\0\0\x07", b'{"a": 1}', b"\0\0\0\0\x07{", None]
+    decoded = decode(frame(spark, values), "json", schema="a INT", framing="confluent")
+    rows = decoded.orderBy("offset").collect()
+    assert [row.decoded and row.decoded.a for row in rows] == [1, None, None, None, None]
+    assert [row.decode_error for row in rows] == [
+        None,
+        "The JSON value is shorter than the five bytes of its header.",
+        "The header of the JSON value does not start with a zero byte.",
+        "The value is not well-formed JSON.",
+        None,
+    ]
 
 
 @pytest.mark.parametrize(("arguments", "sentence"), REFUSED)

@@ -20,17 +20,15 @@ from penstock.model.errors import Refused, StorageDamaged
 from penstock.model.file_ranges import FileRange
 from penstock.model.ids import MemberId
 from penstock.model.limits import MIB
-from penstock.model.trace_context import TRACEPARENT, TraceContext, context_of
+from penstock.model.trace_context import TraceContext, context_of
 from penstock.observe.tracing import SYSTEM, PastSpan, SpanCounts, SpanKind
 from penstock.queues.commands import AckBatch, AckType, AcquiredRange
 from penstock.queues.layout import QueueKey
 from penstock.queues.leading import LedQueue
 from penstock.queues.letters import Death, Plan
 from penstock.queues.transitions import EVENTS, Event
-from penstock.records.batch import HEADER_SIZE, decode_records, parse_header
-from penstock.records.compression import Codec
-from penstock.records.errors import CorruptBatch
-from penstock.records.record import Record
+from penstock.records.batch import decode_records
+from penstock.records.traced import traced_in
 from penstock.replication.commit import Commit
 from penstock.replication.replica import Replica
 
@@ -42,7 +40,6 @@ NOTES_MAX: Final = 1_000
 OPEN_MAX: Final = 50_000
 # Read of the log for what one poll leased. What lies behind it is not traced.
 READ_BYTES: Final = MIB
-_TRACEPARENT: Final = TRACEPARENT.encode()
 _ANY_ATTEMPT: Final = 2**31
 
 # What ended an attempt, and whether that is a failure. What is not here ends none.
@@ -262,33 +259,6 @@ def _place(key: QueueKey, topic: str, offset: int) -> dict[str, str | int]:
         "messaging.consumer.group.name": key.group_id,
         "messaging.kafka.offset": offset,
     }
-
-
-def traced_in(batches: bytes, last: int) -> Iterable[tuple[int, TraceContext]]:
-    """The records up to an offset that somebody wants traced. A batch that can't have the header
-    is not decoded."""
-    data = memoryview(batches)
-    position = 0
-    while position + HEADER_SIZE <= len(data):
-        header = parse_header(data, position)
-        if header.base_offset > last or position + header.size > len(data):
-            return
-        end = position + header.size
-        is_plain = header.codec is Codec.NONE
-        if not is_plain or batches.find(_TRACEPARENT, position, end) >= 0:
-            for record in _records_of(data[position:end], header.is_control):
-                context = context_of(record.headers)
-                if context is not None and context.is_sampled and record.offset <= last:
-                    yield record.offset, context
-        position = end
-
-
-def _records_of(batch: memoryview, is_control: bool) -> Iterable[Record]:
-    try:
-        return () if is_control else list(decode_records(batch))
-    except CorruptBatch:
-        # A producer may send anything as records.
-        return ()
 
 
 class TracedQueue(LedQueue):

@@ -186,27 +186,38 @@ class Session:
             return _Decoding(to_arrow=to_text)
         if wanted.format in ("avro", "protobuf"):
             return _decoded_by(wanted, table.topic)
-        if wanted.format == "auto" and text is None:
-            return _Decoding()
-        if wanted.format == "auto" and text is not None and not self._is_json(text):
-            return _Decoding(to_arrow=to_text)
-        return self._json(table, fields)
+        if wanted.format == "json":
+            return self._json(table, fields, is_framed=_is_framed(wanted))
+        if text is not None and self._is_json(text):
+            return self._json(table, fields)
+        if self._is_framed_json(sample["value"]):
+            return self._json(table, fields, is_framed=True)
+        return _Decoding() if text is None else _Decoding(to_arrow=to_text)
 
-    def _json(self, table: TopicTable, fields: frozenset[str] | None) -> "_Decoding":
+    def _json(
+        self, table: TopicTable, fields: frozenset[str] | None, *, is_framed: bool = False
+    ) -> "_Decoding":
         value = parsed = "TRY_CAST(value AS JSON)"
         if self._values.schema is not None:
             value = f"TRY_CAST({parsed} AS STRUCT({self._values.schema}))"
-        elif (structure := self._structure(table)) is not None:
+        elif (structure := self._structure(table, is_framed)) is not None:
             # Each value is parsed once, and only what the query names is made of it.
             value = f"TRY(json_transform(value, {literal(only(structure, fields))}))"
-        failed = "NOT json_valid(value)"
+        error = f"CASE WHEN NOT json_valid(value) THEN {literal(_NOT_JSON)} END"
         return _Decoding(
-            to_arrow=to_text,
+            to_arrow=framed_to_text if is_framed else to_text,
             shown={"value": f"{value} AS value"},
-            error=f"CASE WHEN {failed} THEN {literal(_NOT_JSON)} END",
+            error=f"coalesce({ERROR_COLUMN}, {error})" if is_framed else error,
         )
 
-    def _is_json(self, values: "pa.ChunkedArray") -> bool:
+    def _is_framed_json(self, values: "pa.ChunkedArray") -> bool:
+        """Whether all of them begin as the serialisers of a registry write them."""
+        found = framed_to_text(values.combine_chunks())
+        assert found.errors is not None
+        is_framed: bool = found.errors.null_count == len(values)
+        return is_framed and self._is_json(found.values)
+
+    def _is_json(self, values: "pa.ChunkedArray | pa.Array") -> bool:
         """Whether all of them are objects or arrays; there must be some."""
         kind = "coalesce(json_type(TRY_CAST(value AS JSON)), '')"
         wrong = f"value IS NOT NULL AND {kind} NOT IN ('OBJECT', 'ARRAY')"
@@ -215,11 +226,12 @@ class Session:
         )
         return bool(count) and not wrong_count
 
-    def _structure(self, table: TopicTable) -> str | None:
+    def _structure(self, table: TopicTable, is_framed: bool) -> str | None:
         """DuckDB's own word for the fields of JSON values; None if they have none in common."""
         values = TopicTable(self._cluster, table.topic, table.stretches, ("value",))
         looked_at = values.table() if table.size <= LOOKED_AT_MAX else values.head(LOOKED_AT_MAX)
-        text = to_text(looked_at["value"].combine_chunks()).values
+        convert = framed_to_text if is_framed else to_text
+        text = convert(looked_at["value"].combine_chunks()).values
         (structure,) = self._over(
             text, "SELECT json_group_structure(TRY_CAST(value AS JSON)) FROM looked_at"
         )
@@ -366,11 +378,16 @@ class _Stream:
         return pa.RecordBatch.from_pydict(columns)
 
 
-def _decoded_by(wanted: Values, topic: str) -> _Decoding:
-    """Avro and Protobuf, by the same decoders as in Spark."""
+def _is_framed(wanted: Values) -> bool:
+    """Whether values have the header of a registry's serialisers."""
     if wanted.framing not in (None, "confluent"):
         raise ClientError(f"The framing {wanted.framing!r} is unknown; there is: 'confluent'.")
-    is_framed = wanted.framing is not None
+    return wanted.framing is not None
+
+
+def _decoded_by(wanted: Values, topic: str) -> _Decoding:
+    """Avro and Protobuf, by the same decoders as in Spark."""
+    is_framed = _is_framed(wanted)
     decoder: ColumnDecoder
     if wanted.registry is not None:
         decoder = _registered(wanted, wanted.registry, wanted.subject or f"{topic}-value")
@@ -426,6 +443,14 @@ def to_text(values: "pa.Array") -> Converted:
             for value in values.to_pylist()
         )
         return Converted(pa.array(texts, pa.string()))
+
+
+def framed_to_text(values: "pa.Array") -> Converted:
+    """JSON behind the header of a registry's serialisers."""
+    from penstock.columns.values.framing import unframed_json
+
+    found = unframed_json(values)
+    return Converted(to_text(found.values).values, found.errors)
 
 
 def quoted(name: str) -> str:

@@ -50,6 +50,8 @@ class PastSpan:
     kind: SpanKind
     # None begins a trace.
     parent: TraceContext | None
+    # Its own ids, if they are known already; only of one without a parent.
+    own: TraceContext | None = None
     # By the wall clock.
     began_ns: int
     ended_ns: int
@@ -93,9 +95,8 @@ class Spans:
         resource: Attributes,
         counts: SpanCounts,
         exporter: "SpanExporter | None" = None,
-        ids: Any = None,
     ) -> None:
-        """Raises TracingUnavailable. Tests bring their exporter; `ids` makes the ids of spans."""
+        """Raises TracingUnavailable. Tests bring their exporter."""
         try:
             from opentelemetry import trace
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -110,6 +111,7 @@ class Spans:
             ) from None
         self._api = trace
         self._counts = counts
+        self._ids = _ids()
         named = dict(resource)
         if "OTEL_SERVICE_NAME" not in os.environ:
             named.setdefault("service.name", SERVICE_NAME)
@@ -119,7 +121,7 @@ class Spans:
             processor = BatchSpanProcessor(
                 _counted_exporter(self._exporter, counts), max_queue_size=self._waiting_max
             )
-            self._provider = TracerProvider(resource=Resource.create(named), id_generator=ids)
+            self._provider = TracerProvider(resource=Resource.create(named), id_generator=self._ids)
         except ValueError as wrong:
             raise TracingUnavailable(f"A variable OTEL_* can't be used: {wrong}.") from None
         self._provider.add_span_processor(processor)
@@ -135,6 +137,7 @@ class Spans:
             return
         trace = self._api
         parent = _context(trace, past.parent)
+        self._ids.next = past.own
         span = self._tracer.start_span(
             past.name,
             context=parent,
@@ -148,18 +151,31 @@ class Spans:
         self._added += span.is_recording()
         span.end(past.ended_ns)
 
-    def flush(self) -> None:
-        """Sends what there is; waits for the collector."""
-        self._provider.force_flush()
-
-    def close(self) -> None:
-        """Sends what is left, if the collector takes it within CLOSE_S_MAX."""
+    def close(self, wait_s: float = CLOSE_S_MAX) -> None:
+        """Sends what is left, if the collector takes it in this time."""
         closing = Thread(target=self._provider.shutdown, name="close traces", daemon=True)
         closing.start()
-        closing.join(CLOSE_S_MAX)
+        closing.join(wait_s)
         if closing.is_alive():
             # Ends its attempts to send again.
             self._exporter.shutdown()
+
+
+def _ids() -> Any:
+    from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+
+    class Ids(RandomIdGenerator):
+        """By chance, except where a span brings its own."""
+
+        next: TraceContext | None = None
+
+        def generate_trace_id(self) -> int:
+            return super().generate_trace_id() if self.next is None else self.next.trace_id
+
+        def generate_span_id(self) -> int:
+            return super().generate_span_id() if self.next is None else self.next.span_id
+
+    return Ids()
 
 
 def _counted_exporter(inner: "SpanExporter", counts: SpanCounts) -> "SpanExporter":

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.broker import attempt_traces
-from penstock.broker.attempt_traces import AttemptTraces, TracedQueue, traced_in
+from penstock.broker.attempt_traces import AttemptTraces, TracedQueue
 from penstock.broker.queues import AckType
 from penstock.model.errors import Reason, Refused
 from penstock.model.lease_tokens import door_member, proof_of
@@ -19,6 +19,7 @@ from penstock.queues.settling import Claim, Verb, settle
 from penstock.records.batch import build_batch
 from penstock.records.compression import Codec
 from penstock.records.record import Record
+from penstock.records.traced import traced_in
 from tests.unit.broker.letters_rig import LettersNode
 from tests.unit.broker.queue_rig import G, M
 from tests.unit.clocks import ManualClock

@@ -1,6 +1,7 @@
 """Contexts of traces as W3C writes them, and spans that are exported, or counted as dropped."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from threading import Event
 from typing import Any
 
@@ -13,7 +14,6 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from penstock.model.trace_context import TraceContext, context_of, headers_of, parse_traceparent
-from penstock.observe import tracing
 from penstock.observe.tracing import PastSpan, SpanCounts, SpanKind, Spans, TracingUnavailable
 
 TEXT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -128,14 +128,26 @@ def test_spans_that_the_collector_refuses_are_counted() -> None:
     assert (counts.exported, counts.failed) == (0, 1)
 
 
-def test_the_end_does_not_wait_for_a_collector_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracing, "CLOSE_S_MAX", 0.05)
+def test_the_end_does_not_wait_for_a_collector_that_hangs() -> None:
     exporter = Exporter()
     exporter.may_answer.clear()
     spans = Spans({}, SpanCounts(), exporter)
     spans.add(past())
-    spans.close()
+    spans.close(0.05)
     assert exporter.may_answer.is_set()
+
+
+def test_a_span_may_bring_its_ids() -> None:
+    exporter = Exporter()
+    spans = Spans({}, SpanCounts(), exporter)
+    spans.add(replace(past(parent=None), own=PARENT))
+    spans.add(past(parent=None))
+    spans.close()
+    first, second = (span.context for span in exporter.spans)
+    assert first is not None
+    assert second is not None
+    assert (first.trace_id, first.span_id) == PARENT[:2]
+    assert PARENT.trace_id != second.trace_id
 
 
 def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

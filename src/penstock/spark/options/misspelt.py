@@ -37,6 +37,7 @@ READ_OPTIONS = (
     "commitGroup",
     "maxBrokerOutage",
     "firstContactTimeout",
+    "tracing",
 )
 WRITE_OPTIONS = (
     "topic",
@@ -44,6 +45,7 @@ WRITE_OPTIONS = (
     "includeTimestamp",
     "maxBrokerOutage",
     "firstContactTimeout",
+    "tracing",
 )
 
 # What Spark adds by itself, and what its catalogues and all of its file sources take: jobs keep

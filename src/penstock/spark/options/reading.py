@@ -21,6 +21,7 @@ from penstock.spark.options.given import INT_MAX, Given
 from penstock.spark.options.kafka_settings import READING, check_kafka_settings, wire_settings
 from penstock.spark.options.misspelt import READ_OPTIONS, WRITE_OPTIONS, check_names
 from penstock.spark.options.selection import Selection, read_selection
+from penstock.spark.options.tracing import traced
 
 _TRIGGER_DELAY_MAX_S = 15 * 60.0
 _STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "commitGroup")
@@ -48,6 +49,8 @@ class ReadOptions:
     commit_group: str | None
     # How long the list of partitions may be used before it is requested again.
     partitions_ttl_s: float
+    # Whether tasks send spans to an OpenTelemetry collector.
+    is_traced: bool
     # What has no effect, each a sentence, to be logged once when the query is made.
     notes: tuple[str, ...]
 
@@ -74,6 +77,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         columns=read_columns(given),
         commit_group=given.text_filled("commitGroup"),
         partitions_ttl_s=_partitions_ttl_s(given),
+        is_traced=traced(given),
         notes=_notes(given, without_effect, streaming),
     )
 

@@ -10,6 +10,7 @@ from penstock.spark.options.errors import OptionError
 from penstock.spark.options.given import INT_MAX, Given, shown
 from penstock.spark.options.kafka_settings import WRITING, check_kafka_settings, wire_settings
 from penstock.spark.options.misspelt import READ_OPTIONS, WRITE_OPTIONS, check_names
+from penstock.spark.options.tracing import traced
 
 ACKS_ALL = -1
 
@@ -50,6 +51,8 @@ class WriteOptions:
     bytes_in_flight_max: int
     # Whether rows with a key choose their partition as if they had none.
     ignore_keys: bool
+    # Whether tasks send spans to an OpenTelemetry collector.
+    is_traced: bool
     # What has no effect, each a sentence, to be logged once when the query is made.
     notes: tuple[str, ...]
 
@@ -74,6 +77,7 @@ def write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOption
         batch_bytes_max=min(_size(given, "kafka.batch.size", _BATCH_BYTES), request_bytes_max),
         bytes_in_flight_max=_size(given, "kafka.buffer.memory", _IN_FLIGHT_BYTES_MAX),
         ignore_keys=given.flag("kafka.partitioner.ignore.keys", False),
+        is_traced=traced(given),
         notes=_notes(given, without_effect),
     )
 

@@ -13,6 +13,8 @@ from penstock.spark.reading.topic_range import TopicRange
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from penstock.spark.tracing import TaskTrace
+
 logger = logging.getLogger(__name__)
 
 # Told from where to where records are gone, where the options allow that they are.
@@ -27,15 +29,44 @@ def scan(
     wanted: TopicRange, options: ReadOptions, lost: Lost = _nobody
 ) -> "Iterator[pa.RecordBatch]":
     """All records of a range, and only those, in the order of their offsets."""
+    if not options.is_traced:
+        yield from _scan(wanted, options, lost, None)
+        return
+    # Only where it is wanted: it costs an import.
+    from pyspark import TaskContext
+
+    from penstock.spark.tracing import TaskTrace
+    from penstock.spark.writing.epoch import task_attempt
+
+    trace = TaskTrace.begin(task_attempt(TaskContext.get()))
+    fault = "Spark did not read all of it"
+    try:
+        yield from _scan(wanted, options, lost, trace)
+        fault = ""
+    except Exception as error:
+        fault = str(error)
+        raise
+    finally:
+        trace.end_read(wanted.topic, wanted.partition, fault)
+
+
+def _scan(
+    wanted: TopicRange, options: ReadOptions, lost: Lost, trace: "TaskTrace | None"
+) -> "Iterator[pa.RecordBatch]":
     # The range was planned by a driver that has found the brokers.
     with WireCluster(options.wire.once_reached()) as cluster:
         position: int | None = wanted.start
         while position is not None:
-            position = yield from _scan_from(position, wanted, cluster, options, lost)
+            position = yield from _scan_from(position, wanted, cluster, options, lost, trace)
 
 
 def _scan_from(
-    position: int, wanted: TopicRange, cluster: WireCluster, options: ReadOptions, lost: Lost
+    position: int,
+    wanted: TopicRange,
+    cluster: WireCluster,
+    options: ReadOptions,
+    lost: Lost,
+    trace: "TaskTrace | None",
 ) -> "Generator[pa.RecordBatch, None, int | None]":
     """Returns where to go on after a loss that the options allow, or None at the end."""
     # Planners import this module too, and they need no Arrow.
@@ -53,6 +84,8 @@ def _scan_from(
     try:
         with cluster.fetcher(wanted.place, position, wanted.stop) as fetcher:
             for fetched in fetcher:
+                if trace is not None:
+                    trace.look_into(fetched.data, wanted.stop)
                 yield from decoder.decode(fetched.data, fetched.aborted)
     except OffsetOutOfRange as error:
         next_position = _after_loss(error, wanted, fail=options.fail_on_data_loss)

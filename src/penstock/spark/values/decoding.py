@@ -47,15 +47,15 @@ def decode(
     `"json"`: by `schema`, as DDL ("id BIGINT, tags ARRAY<STRING>") or as a pyspark type.
     Malformed text, text after the value, and a value of the wrong type for its field, at any
     depth, can't be decoded. A missing field is null, a field that the schema does not name is
-    ignored, a STRING takes any JSON value as its text. Other options are those of Spark's
+    ignored, a STRING takes any JSON value as its text. Option `framing="confluent"` skips the five
+    bytes that a schema registry's serialisers put first. Other options are those of Spark's
     `from_json` (timestampFormat, allowComments, ...).
 
     `"avro"`: by `schema`, the writer's schema: JSON text, or the path of a file that holds it.
     The types are those of Spark's `from_avro`. Bytes left over after the value can't be decoded.
-    Option `framing="confluent"` skips the five bytes that a schema registry's serialisers put
-    first. Options `registry`, the address of a schema registry, and `subject` use them instead:
-    each value is read by the schema whose id it begins with, and brought to the newest schema of
-    the subject when the query is planned, or to `schema`.
+    Option `framing="confluent"` as above. Options `registry`, the address of a schema registry, and
+    `subject` use these bytes instead: each value is read by the schema whose id it begins with, and
+    brought to the newest schema of the subject when the query is planned, or to `schema`.
 
     `"protobuf"`: `schema` is a generated class, or a descriptor set (bytes, or the path of a file
     that `protoc --include_imports --descriptor_set_out` made) together with
@@ -92,10 +92,17 @@ def _json(
 ) -> DataFrame:
     from penstock.spark.values.json_text import decode_json, json_schema
 
+    framed = _framed(options)
+    if "registry" in options or "subject" in options:
+        raise DecodeRefused("JSON takes schema= and framing='confluent', and no registry.")
+    if framed:
+        require_binary(df, column, "JSON with a header")
     _require_bytes(df, column, "JSON")
     wanted = {name: _option_text(value) for name, value in options.items()}
     kind = json_schema(schema)
-    return decode_json(df, column=column, into=into, error=error, schema=kind, options=wanted)
+    return decode_json(
+        df, column=column, into=into, error=error, schema=kind, options=wanted, framed=framed
+    )
 
 
 def _avro(

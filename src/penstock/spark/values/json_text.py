@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql import types as spark
 
+from penstock.columns.values.framing import FRAME_BYTES, NO_ZERO, TOO_SHORT
 from penstock.columns.values.refusals import DecodeRefused
 from penstock.spark.values.frames import SCRATCH, quoted, with_columns
 from penstock.spark.values.text import NOT_UTF_8
@@ -29,6 +30,7 @@ EMPTY = "The value is empty, where JSON was expected."
 MALFORMED = "The value is not well-formed JSON."
 WRONG_TYPE = "The JSON value does not have the type that the schema asks for."
 NO_OBJECT = "The JSON value is not an object."
+BYTES_MAX = 2**31 - 1
 # Naming the field costs one expression for each; a schema wider than this gets a general reason.
 NAMED_FIELDS_MAX = 200
 
@@ -62,18 +64,31 @@ def decode_json(
     error: str,
     schema: spark.DataType,
     options: dict[str, str],
+    framed: bool = False,
 ) -> DataFrame:
+    """`framed` values begin with the header of a schema registry's serialisers."""
     for name in options:
         if name.lower() in RESERVED_OPTIONS:
             raise DecodeRefused(f"The JSON option {name!r} can't be given: decode needs its own.")
-    text = quoted(column).cast("string")
+    value, fault = quoted(column), _header_fault(quoted(column))
+    if framed:
+        value = sf.when(fault.isNull(), sf.substring(value, FRAME_BYTES + 1, BYTES_MAX))
+    text = value.cast("string")
     parsed = sf.col(SCRATCH)
     # The parser replaces invalid bytes silently.
     fits = _fits(parsed) & sf.is_valid_utf8(text)
     decoded = sf.when(fits, parsed[ITEMS][0])
     reason = sf.when(text.isNotNull() & ~fits, _reason(text, schema, options))
+    if framed:
+        reason = sf.coalesce(fault, reason)
     return with_columns(
         frame, _parsed_items(text, schema, options), into=(into, decoded), error=(error, reason)
+    )
+
+
+def _header_fault(value: Column) -> Column:
+    return sf.when(sf.length(value) <= FRAME_BYTES, sf.lit(TOO_SHORT)).when(
+        sf.substring(value, 1, 1) != sf.lit(b"\0"), sf.lit(NO_ZERO)
     )
 
 

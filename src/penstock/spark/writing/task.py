@@ -10,6 +10,7 @@ from penstock.client.wire.producing import BatchProducer
 from penstock.columns.encoding import Encoder, EncoderColumns
 from penstock.records.compression import Codec
 from penstock.spark.options.writing import WriteOptions
+from penstock.spark.tracing import TaskTrace, with_traceparent
 from penstock.spark.writing.epoch import TaskAttempt
 from penstock.spark.writing.layout import InputLayout
 from penstock.spark.writing.receipt import Receipt
@@ -33,6 +34,25 @@ def write_task(
     if first is None:
         # Spark makes tasks without rows freely; they need no broker.
         return Receipt(attempt=attempt, records=0, record_batches=0)
+    if not options.is_traced:
+        return _write_rows(_chain(first, filled), layout, options, attempt, None)
+    trace = TaskTrace.begin(attempt)
+    try:
+        receipt = _write_rows(_chain(first, filled), layout, options, attempt, trace)
+    except Exception as error:
+        trace.end_write(layout.topic_name, 0, str(error))
+        raise
+    trace.end_write(layout.topic_name, receipt.records)
+    return receipt
+
+
+def _write_rows(
+    batches: Iterable[pa.RecordBatch],
+    layout: InputLayout,
+    options: WriteOptions,
+    attempt: TaskAttempt,
+    trace: TaskTrace | None,
+) -> Receipt:
     with (
         WireCluster(options.wire) as cluster,
         cluster.producer(
@@ -41,8 +61,8 @@ def write_task(
             bytes_in_flight_max=options.bytes_in_flight_max,
         ) as producer,
     ):
-        writer = _TaskWriter(layout, options, cluster, producer)
-        writer.write(_chain(first, filled))
+        writer = _TaskWriter(layout, options, cluster, producer, trace)
+        writer.write(batches)
         producer.flush()
     return Receipt(attempt=attempt, records=writer.records, record_batches=writer.record_batches)
 
@@ -56,8 +76,10 @@ class _TaskWriter:
         options: WriteOptions,
         cluster: WireCluster,
         producer: BatchProducer,
+        trace: TaskTrace | None,
     ) -> None:
         self._layout = layout
+        self._trace = trace
         self._options = options
         self._cluster = cluster
         self._producer = producer
@@ -78,10 +100,13 @@ class _TaskWriter:
             self._write_slab(slab)
 
     def _write_slab(self, slab: Slab) -> None:
+        headers = slab.headers
+        if self._trace is not None:
+            headers = with_traceparent(headers, slab.count, self._trace.context)
         columns = EncoderColumns(
             key=slab.key,
             value=slab.value,
-            headers=slab.headers,
+            headers=headers,
             timestamps_ms=slab.timestamps_ms,
         )
         partitions_in_use = 0

@@ -52,7 +52,7 @@ def test_sparks_own_options_pass(name: str) -> None:
 
 def test_options_of_a_read_are_noted_on_a_write() -> None:
     # Jobs keep one set of options for both directions.
-    values = {"assign": "{}", "includeHeaders": "true"}
+    values = {"assign": "{}", "includeHeaders": "true", "tracing": "true"}
     for name in READ_OPTIONS:
         notes = write_with({name: values.get(name, "1")}).notes
         expected = (

@@ -10,10 +10,8 @@ from penstock.columns.values.avro.building import NotText, build
 from penstock.columns.values.avro.program import Program, compile_program
 from penstock.columns.values.avro.running import Column, Runner, Walked
 from penstock.columns.values.avro.schema import parse_schema
+from penstock.columns.values.framing import FRAME_BYTES as FRAME_BYTES
 from penstock.columns.values.results import Decoded
-
-# A zero byte and the four bytes of a schema's id, which serialisers of a registry put first.
-FRAME_BYTES = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
