@@ -40,9 +40,10 @@ class Histogram:
         self.counts = [0] * (len(bounds) + 1)
         self.total = 0.0
 
-    def observe(self, value: float) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
+    def observe(self, value: float, count: int = 1) -> None:
+        """A value that came so many times."""
+        self.counts[bisect_left(self.bounds, value)] += count
+        self.total += value * count
 
     def sample(self) -> list[float]:
         """The counts of the buckets, each on its own, and the sum behind them."""

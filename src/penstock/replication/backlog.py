@@ -1,7 +1,6 @@
 """The accepted bytes of one partition that are not safe yet, and when there are too many."""
 
 from penstock.model.limits import MIB
-from penstock.observe.instruments import Traffic
 from penstock.replication.pressure import Pressure
 
 # Where there are followers doors pause for one partition at this much at the latest: it keeps all
@@ -12,12 +11,10 @@ SHARED_CROWDED_BYTES_MAX = 16 * MIB
 class Backlog:
     """Counts for one partition and, through the pressure, for the node."""
 
-    __slots__ = ("_bytes_max", "_crowded_at", "_is_crowded", "_pressure", "_traffic", "size")
+    __slots__ = ("_bytes_max", "_crowded_at", "_is_crowded", "_pressure", "size")
 
-    def __init__(self, pressure: Pressure, bytes_max: int, traffic: Traffic | None = None) -> None:
-        """`traffic` counts all that was ever accepted; None counts nothing."""
+    def __init__(self, pressure: Pressure, bytes_max: int) -> None:
         self._pressure = pressure
-        self._traffic = traffic
         self._bytes_max = bytes_max
         # Beyond half of what it may hold, one partition alone makes doors pause.
         self._crowded_at = bytes_max // 2
@@ -33,13 +30,9 @@ class Backlog:
         fits = self.size + size <= self._bytes_max or not self.size
         return fits and self._pressure.has_room(size)
 
-    def add(self, size: int, records: int = 1) -> None:
+    def add(self, size: int) -> None:
         self.size += size
         self._pressure.add(size)
-        traffic = self._traffic
-        if traffic is not None:
-            traffic.bytes_in += size
-            traffic.records_in += records
         if self.size > self._crowded_at and not self._is_crowded:
             self._is_crowded = True
             self._pressure.crowd()

@@ -146,7 +146,7 @@ class GroupMember(ABC):
         # None where nothing is counted.
         counters = parts.counters
         self.traffic = None if counters is None else counters.topics.of(partition.topic)
-        self._backlog = Backlog(parts.pressure, parts.unflushed_bytes_max, self.traffic)
+        self._backlog = Backlog(parts.pressure, parts.unflushed_bytes_max)
         self._flush_timer: asyncio.TimerHandle | None = None
         self._acks = Acknowledgements()
         self._in_sync = InSync(parts.own, parts.counters)
@@ -329,7 +329,8 @@ class GroupMember(ABC):
         now = 0.0 if counters is None else self._parts.clock.monotonic()
         self._acks.stored(self._node.stable_index, now)
         waits = None if counters is None else counters.replication
-        self._backlog.remove(self._acks.committed(self._acknowledged_index(), now, waits))
+        index = self._acknowledged_index()
+        self._backlog.remove(self._acks.committed(index, now, waits, self.traffic))
 
     def _acknowledged_index(self) -> LogIndex:
         """Up to here everything is committed, and held by as many voters as the topic asks for."""
@@ -510,7 +511,7 @@ class GroupMember(ABC):
         if self._has_too_few_in_sync():
             detail = f"{self.partition} has too few replicas in sync"
             refused = Refused(Reason.NOT_ENOUGH_REPLICAS_AFTER_APPEND, detail)
-            self._backlog.remove(self._acks.refuse(refused, self._applied_index))
+            self._backlog.remove(self._acks.refuse(refused, self._applied_index, self.traffic))
 
     def _has_too_few_in_sync(self) -> bool:
         """As many as the topic asks for are enough, and so are all that there are (KIP-966)."""

@@ -204,7 +204,7 @@ class Replica(GroupMember):
         """Settles once everything appended so far is safe, or is known not to be."""
         pending = self._acks.last
         if pending is None and self.is_leader and self._applied_index < self._node.last_index:
-            pending = self._acks.join(self._node.last_index, self.log_end_offset, 0)
+            pending = self._acks.join_end(self._node.last_index, self.log_end_offset)
         if pending is not None:
             return pending.done
         commit = Commit()
@@ -276,8 +276,8 @@ class Replica(GroupMember):
         if not (is_stored and self._is_acknowledged(first.last_offset)):
             # Nobody waits for it here if another leader took it, or if it was refused after its
             # append: then this answer waits for all that is here now.
-            pending = self._acks.find(first.last_offset) or self._acks.join(
-                self._node.last_index, self.log_end_offset, 0
+            pending = self._acks.find(first.last_offset) or self._acks.join_end(
+                self._node.last_index, self.log_end_offset
             )
             done, stored = pending.done, None if is_stored else pending.stored
         append_time_ms = first.timestamp_ms if self._admission.stamps_append_time else -1
@@ -309,8 +309,8 @@ class Replica(GroupMember):
             self._ledger.record(header, base_offset, now_ms)
         end: Offset = base_offset + span  # type: ignore[assignment]  # no call per batch
         self.log_end_offset = end
-        self._backlog.add(size, span)
-        return self._acks.join(index, end, size)
+        self._backlog.add(size)
+        return self._acks.join(index, base_offset, end, size)
 
     # Reading
 
@@ -490,7 +490,7 @@ class Replica(GroupMember):
         index = self._node.propose_own(EntryKind.LOG_START, encode_log_start(offset))
         if isinstance(index, Refusal):
             raise self._not_leader()
-        self._acks.join(index, self.log_end_offset, 0)
+        self._acks.join_end(index, self.log_end_offset)
         self._consensus.touch()
 
     async def maintain(

@@ -70,6 +70,8 @@ def test_a_value_counts_in_the_first_bucket_that_holds_it() -> None:
     for value in (0.5, 1.0, 1.5, 9.0):
         histogram.observe(value)
     assert histogram.sample() == [2, 1, 1, 12.0]
+    histogram.observe(1.5, 3)
+    assert histogram.sample() == [2, 4, 1, 16.5]
 
 
 def test_too_many_labels_share_one_and_keep_what_they_got() -> None:

@@ -8,7 +8,7 @@ has no copy of.
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -39,9 +39,12 @@ PLACES_S_MAX: Final = 1.0
 # How long a collection may keep the event loop before others have their turn.
 TURN_S_MAX: Final = 0.002
 UNKNOWN: Final = -1
+NOT_FOUND: Final = (UNKNOWN, UNKNOWN)
 
 Samples = dict[str, list[Sample]]
 Series = tuple[str, str]
+# End and time by topic, partition and offset.
+FoundAt = dict[tuple[str, int, int], tuple[int, int]]
 
 
 class Turns:
@@ -215,6 +218,7 @@ class _Collection:
         for labels, behind in series.items():
             self._gauge("penstock_group_lag_records", behind.records, *labels)
             self._gauge("penstock_group_lag_seconds", self._age_s(behind), *labels)
+            await self._turns.pause()
 
     async def _queues(self) -> None:
         series: dict[Series, Behind] = {}
@@ -242,10 +246,12 @@ class _Collection:
             self._gauge("penstock_queue_delayed", behind.delayed, *labels)
             self._gauge("penstock_queue_dying", behind.dying, *labels)
             self._gauge("penstock_queue_oldest_seconds", self._age_s(behind), *labels)
+            await self._turns.pause()
         for labels, counts in self._counters.queues:
             self._gauge("penstock_queue_deliveries_total", counts.records, *labels)
             self._gauge("penstock_queue_redeliveries_total", counts.repeated, *labels)
             self._gauge("penstock_queue_dead_letters_total", counts.dead, *labels)
+            await self._turns.pause()
         self._left_out["penstock_queue"] = len(left_out) + self._counters.queues.left_out
 
     def _age_s(self, behind: Behind) -> float:
@@ -255,18 +261,19 @@ class _Collection:
 
     async def _look_behind(self, series: Mapping[Series, Behind]) -> None:
         """First where all partitions end, then how old the first records behind are."""
-        places = {
-            (topic, partition): offset
-            for (_, topic), behind in series.items()
-            for partition, offset in behind.offsets.items()
-        }
-        found = await self._find([(*place, offset, False) for place, offset in places.items()])
-        ends = {place[:2]: end for place, (end, _) in found.items()}
+        asked: dict[tuple[str, int], int] = {}
+        for (_, topic), behind in series.items():
+            for partition, offset in behind.offsets.items():
+                asked[topic, partition] = offset
+            await self._turns.pause()
+        # One by one, since there may be very many.
+        ends = await self._find((*place, offset, False) for place, offset in asked.items())
         wanted: list[tuple[str, int, int, bool]] = []
         owners: list[Behind] = []
         for (_, topic), behind in series.items():
             for partition, offset in behind.offsets.items():
-                end = ends.get((topic, partition), UNKNOWN)
+                place = topic, partition, asked[topic, partition]
+                end, _ = ends.get(place, NOT_FOUND)
                 if end > offset:
                     behind.by_partition[partition] = end - offset
             behind.records = sum(behind.by_partition.values())
@@ -276,29 +283,34 @@ class _Collection:
                 owners.append(behind)
             await self._turns.pause()
         times = await self._find(wanted)
-        for place, behind in zip(wanted, owners, strict=True):
-            _, at_ms = times.get(place[:3], (UNKNOWN, UNKNOWN))
+        for (topic, partition, offset, _), behind in zip(wanted, owners, strict=True):
+            _, at_ms = times.get((topic, partition, offset), NOT_FOUND)
             if at_ms >= 0:
                 oldest_ms = behind.oldest_ms
                 behind.oldest_ms = at_ms if oldest_ms is None else min(oldest_ms, at_ms)
 
-    async def _find(
-        self, places: Sequence[tuple[str, int, int, bool]]
-    ) -> dict[tuple[str, int, int], tuple[int, int]]:
+    async def _find(self, places: Iterable[tuple[str, int, int, bool]]) -> FoundAt:
         """End and time of each place, here or from the leader of the partition."""
         by_node: dict[BrokerId, list[calls.Place]] = {}
         for topic, partition, offset, with_time in places:
-            place = calls.Place(
-                topic=topic, partition=partition, offset=offset, with_time=with_time
-            )
             node = self._holder(topic, partition)
             if node is not None and len(by_node.setdefault(node, [])) < PLACES_MAX:
+                place = calls.Place(
+                    topic=topic, partition=partition, offset=offset, with_time=with_time
+                )
                 by_node[node].append(place)
             await self._turns.pause()
         self._turns.end()
         answers = await asyncio.gather(*(self._ask(*item) for item in by_node.items()))
         self._turns.begin()
-        return {place: found for answer in answers for place, found in answer.items()}
+        found_at: FoundAt = {}
+        for asked, found in zip(by_node.values(), answers, strict=True):
+            for place, each in zip(asked, found, strict=False):
+                if each.end_offset >= 0:
+                    where = place.topic, place.partition, place.offset
+                    found_at[where] = each.end_offset, each.timestamp_ms
+                await self._turns.pause()
+        return found_at
 
     def _holder(self, topic: str, partition: int) -> BrokerId | None:
         """This node if it has a copy, else the leader's."""
@@ -311,23 +323,15 @@ class _Collection:
         leader = self._services.leaderships.reachable_leader(found.topic_id, partition)
         return None if leader is None else leader.id
 
-    async def _ask(
-        self, node: BrokerId, places: list[calls.Place]
-    ) -> dict[tuple[str, int, int], tuple[int, int]]:
+    async def _ask(self, node: BrokerId, places: list[calls.Place]) -> list[calls.FoundPlace]:
         call = calls.FindPlaces(places=places)
         try:
             if node == self._desk.own:
-                answer = await find_places(self._desk, call)
-            else:
-                answer = await self._desk.ask(node, call, PLACES_S_MAX)
+                return (await find_places(self._desk, call)).places
+            return (await self._desk.ask(node, call, PLACES_S_MAX)).places
         except Refused:
             # Nobody has to wait for a scrape: what a silent node knows is left out.
-            return {}
-        return {
-            (place.topic, place.partition, place.offset): (found.end_offset, found.timestamp_ms)
-            for place, found in zip(places, answer.places, strict=False)
-            if found.end_offset >= 0
-        }
+            return []
 
     # The node
 

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from penstock.frontdoor.kafka.shares import Shares
     from penstock.frontdoor.kafka.telemetry import Telemetry
     from penstock.model.endpoint import Endpoint
+    from penstock.observe.instruments import Requests
 
 _REQUEST_START_SIZE: Final = 8
 _unpack_start = Struct(">Ii").unpack_from
@@ -304,8 +305,11 @@ class KafkaConnection:
         line = self._line
         parts: list[bytes | FileRange] = []
         answered = released = 0
-        # One look at the clock for all that leave together.
+        # One look at the clock for all that leave together; those that also came together took
+        # the same time, and are counted at once.
         now = self._now()
+        counted: Requests | None = None
+        since, alike = 0.0, 0
         for call in line:
             reply = call.reply
             if reply is None:
@@ -313,12 +317,19 @@ class KafkaConnection:
             answered += 1
             requests = call.route.requests
             if requests is not None:
-                requests.seconds.observe(now - call.now)
+                if call.now is since and requests is counted:
+                    alike += 1
+                else:
+                    if counted is not None:
+                        counted.seconds.observe(now - since, alike)
+                    counted, since, alike = requests, call.now, 1
             released += call.size
             if isinstance(reply, bytes):
                 parts.append(reply)
             else:
                 parts += reply
+        if counted is not None:
+            counted.seconds.observe(now - since, alike)
         del line[:answered]
         self._push(parts)
         self._link.flush()

@@ -1,4 +1,4 @@
-"""Proves that produces which come together share one sync, though requests wait for each other."""
+"""Proves that produces which come together share a sync and are counted, each of them."""
 
 import asyncio
 import os
@@ -19,6 +19,8 @@ from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.protocol.kafka.headers import decode_response_header
 from penstock.protocol.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from penstock.protocol.kafka.messages.produce import ProduceResponse
+from penstock.records.batch import build_batch
+from penstock.records.record import Record
 from penstock.server import Node
 from penstock.storage.file_system import RealFile
 from tests.e2e.wire import PRODUCE_VERSION, frame, produce_frame
@@ -91,6 +93,13 @@ def test_five_pipelined_produces_share_a_sync(
         assert offsets == list(range(1, PIPELINED + 1))
         # One, unless the machine cuts what was sent in two.
         assert 1 <= len(synced) <= 2
+        # And each is counted, although those that come and leave together are counted at once.
+        counters = node.services.counters
+        assert counters is not None
+        assert sum(counters.requests("Produce").seconds.counts) == 1 + PIPELINED
+        traffic = counters.topics.of("t")
+        assert traffic.records_in == 1 + PIPELINED
+        assert traffic.bytes_in == (1 + PIPELINED) * len(build_batch([Record(value=b"value")]))
         writer.close()
         await node.stop()
 
