@@ -2,7 +2,7 @@
 the broker, records that wait for their time, and how soon a waiting consumer hears of a new one.
 
 The same light clients drive every broker, one broker after the other. Kafka is also driven by its
-own Java client.
+own Java client, and RabbitMQ by its load generator (`rabbitmq.py`).
 """
 
 import re
@@ -25,6 +25,7 @@ from confluent_kafka.admin import (
 )
 from tests.e2e.clients.java import install, missing
 
+from benchmarks import rabbitmq
 from benchmarks.figures import Figure, Note, median
 from benchmarks.latency import percentile
 from benchmarks.modes import Mode
@@ -62,6 +63,8 @@ HEARD_MS_MEDIAN, HEARD_MS_MAX = 5.0, 20.0
 # From when on the delayed records are due, after all of them were published.
 DUE_IN_S = 15.0
 EMPTY_FETCHES = 4
+RABBITMQ_S = 20
+RABBITMQ_TIMES_MIN = 3.0
 
 
 def run(mode: Mode, folder: Path) -> Iterator[Figure | Note]:
@@ -74,6 +77,7 @@ def run(mode: Mode, folder: Path) -> Iterator[Figure | Note]:
         yield from waiting(mode, ours)
         yield from hearing(mode, ours)
     rates |= of_kafka(mode, folder)
+    rates |= of_rabbitmq(mode, folder)
     yield from compared(rates)
     yield note(mode)
 
@@ -320,6 +324,25 @@ def by_java_client(mode: Mode, side: Side) -> float:
     return float(found[-1])
 
 
+def of_rabbitmq(mode: Mode, folder: Path) -> dict[str, float]:
+    """Nothing where it can't run."""
+    if rabbitmq.missing():
+        return {}
+    with rabbitmq.rabbitmq(folder / "rabbitmq") as address:
+        found = [
+            rabbitmq.rate(
+                address,
+                queues=queues,
+                consumers=CONSUMERS,
+                size=SIZE,
+                batch=BATCH,
+                seconds=RABBITMQ_S if mode.is_judged else 1,
+            )
+            for queues in (1, PARTITIONS)
+        ]
+    return {rabbitmq.RABBITMQ: max(found)}
+
+
 def compared(rates: Mapping[str, float]) -> Iterator[Figure]:
     name = "publish, poll and ack, 4 consumers, 6 partitions"
     for contender, rate in rates.items():
@@ -331,6 +354,14 @@ def compared(rates: Mapping[str, float]) -> Iterator[Figure]:
             rates[DURABLE] / rates[KAFKA_SYNCED],
             "",
             at_least=1.0,
+        )
+    if rabbitmq.RABBITMQ in rates:
+        yield figure(
+            name,
+            f"durable / {rabbitmq.RABBITMQ}",
+            rates[DURABLE] / rates[rabbitmq.RABBITMQ],
+            "",
+            at_least=RABBITMQ_TIMES_MIN,
         )
 
 
@@ -361,4 +392,7 @@ def note(mode: Mode) -> Note:
     kafka = "Kafka's Java client takes from a backlog. "
     if missing():
         kafka = f"Kafka was not measured: {', '.join(missing())} can't be found. "
-    return Note(topic="queues", text=clients + kafka + "RabbitMQ is not measured yet.")
+    rabbit = "RabbitMQ's perf-test publishes, takes and acks at the same time. "
+    if rabbitmq.missing():
+        rabbit = f"RabbitMQ was not measured: {', '.join(rabbitmq.missing())} can't be found. "
+    return Note(topic="queues", text=clients + kafka + rabbit)

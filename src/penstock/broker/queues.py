@@ -28,6 +28,7 @@ from penstock.broker.polling import (
     WantedShare,
     count_deliveries,
 )
+from penstock.broker.queue_decisions import Place, QueueDecisions
 from penstock.broker.queue_offsets import PartitionEnds, QueueOffset, queue_offset
 from penstock.broker.queue_reads import QueueReads
 from penstock.broker.queue_settings import SettingsOfQueues
@@ -51,7 +52,6 @@ from penstock.queues.records import UNRESOLVED
 from penstock.queues.state import Queue
 from penstock.queues.tally import LeaseTally
 from penstock.replication.alarm_clock import AlarmClock
-from penstock.replication.commit import Commit
 from penstock.replication.positions import Position
 from penstock.replication.replica import Replica
 
@@ -61,6 +61,7 @@ __all__ = [
     "AcquireQuery",
     "AcquiredPartition",
     "AcquiredRange",
+    "QueueDecisions",
     "QueueOffset",
     "Queues",
     "RedriveResult",
@@ -79,8 +80,6 @@ FULL_CHECK_S = 1.0
 POLLS_WAITING_MAX = 20_000
 # How long a node that stops waits until what it has accepted is stored.
 LEAVE_S_MAX = 2.0
-
-Place = tuple[TopicId, int]
 
 
 class Queues:
@@ -209,9 +208,17 @@ class Queues:
 
     def acquire(self, query: AcquireQuery) -> Later[list[AcquiredPartition]]:
         """The records are leased when it settles; cancelled when the client is gone."""
+        poll = self._poll(query)
+        return AcquireCall(poll, self._counted(poll))
+
+    async def acquired(self, query: AcquireQuery) -> list[AcquiredPartition]:
+        """The same in the caller's own task."""
+        return await self._counted(self._poll(query))
+
+    def _poll(self, query: AcquireQuery) -> Poll:
         check_names(query.group_id, query.member_id)
         wait_ms = min(query.wait_ms_max, self._limits.fetch_wait_ms_max)
-        poll = Poll(
+        return Poll(
             query,
             finder=self,
             reads=self.reads,
@@ -219,7 +226,6 @@ class Queues:
             wait_s=wait_ms / 1000 if len(self._polls) < POLLS_WAITING_MAX else 0.0,
             bytes_max=self._limits.fetch_bytes_max,
         )
-        return AcquireCall(poll, self._counted(poll))
 
     async def _counted(self, poll: Poll) -> list[AcquiredPartition]:
         self._polls.add(poll)
@@ -231,30 +237,21 @@ class Queues:
             count_deliveries(self._counters, self._partitions, poll.group_id, answers)
         return answers
 
-    async def acknowledge(
+    def acknowledge(
         self,
         group_id: GroupId,
         member_id: MemberId,
         acks: Mapping[Place, Sequence[AckBatch]],
-    ) -> dict[Place, Refused | None]:
+    ) -> QueueDecisions:
         """For each partition why it is refused, or None once it is stored."""
         check_names(group_id, member_id)
-        refusing: dict[Place, LedQueue] = {}
-
-        def decide(queue: LedQueue, place: Place) -> Commit:
-            try:
-                return queue.acknowledge(member_id, acks[place])
-            except Refused:
-                refusing[place] = queue
-                raise
-
-        outcomes = await self._on_each(group_id, acks, decide)
-        for place, queue in refusing.items():
-            try:
-                await queue.confirm()
-            except Refused as refused:
-                outcomes[place] = refused
-        return outcomes
+        return QueueDecisions(
+            self.lead,
+            group_id,
+            acks,
+            lambda queue, place: queue.acknowledge(member_id, acks[place]),
+            confirms=True,
+        )
 
     async def release(
         self,
@@ -269,47 +266,13 @@ class Queues:
                 for key, queue in self._led.items()
                 if key.group_id == group_id and queue.is_open
             ]
-        outcomes = await self._on_each(
-            group_id, keys, lambda queue, place: queue.release(member_id)
+        outcomes = await QueueDecisions(
+            self.lead, group_id, keys, lambda queue, place: queue.release(member_id)
         )
         for refused in outcomes.values():
             if refused is not None:
                 # Its leases end by themselves.
                 logger.debug("%s could not give back what it has: %s", member_id, refused.detail)
-
-    async def _on_each(
-        self,
-        group_id: GroupId,
-        places: Iterable[Place],
-        work: Callable[[LedQueue, Place], Commit],
-    ) -> dict[Place, Refused | None]:
-        """Decides in all queues that are open before it waits for any."""
-        outcomes: dict[Place, Refused | None] = {}
-        commits: dict[Place, Commit] = {}
-        unopened: dict[Place, LedQueue] = {}
-        for place in places:
-            try:
-                queue = self.lead(group_id, *place)
-                if queue.is_open:
-                    commits[place] = work(queue, place)
-                else:
-                    queue.open()
-                    unopened[place] = queue
-            except Refused as refused:
-                outcomes[place] = refused
-        for place, queue in unopened.items():
-            try:
-                await queue.open()
-                commits[place] = work(queue, place)
-            except Refused as refused:
-                outcomes[place] = refused
-        for place, commit in commits.items():
-            try:
-                await commit
-                outcomes[place] = None
-            except Refused as refused:
-                outcomes[place] = refused
-        return outcomes
 
     def lock_duration_ms(self, group_id: GroupId) -> int:
         return self.settings.of(group_id).lease_ms

@@ -36,6 +36,7 @@ from penstock.queues.layout import QueueKey, Reader
 from penstock.queues.records import QueueRecord, QueueStored
 from penstock.queues.state import Queue, QueuesState
 from penstock.replication.calls import Handler
+from penstock.replication.commit import Commit
 from penstock.replication.hosting import Host
 from penstock.replication.replica import Replica
 
@@ -162,6 +163,19 @@ class ShareCoordinators:
         ask = partial(ShareCoordinator.write, command=command)
         index, payload = _place(command.key, topic), partial(calls.encode_write, command)
         await self._ask(topic, index, ask, calls.WRITE, payload, _nothing)
+
+    def write_here(self, command: Write) -> Commit | None:
+        topic = self._cluster.topic(SHARE_GROUP_STATE)
+        if topic is None:
+            return None
+        coordinator = self._coordinators.get(_place(command.key, topic))
+        if coordinator is None or not coordinator.is_active:
+            return None
+        try:
+            return coordinator.begin_write(command)
+        except Refused:
+            # Nothing was done: `write` finds out what is wrong, and whether to ask again.
+            return None
 
     async def initialize(self, starts: Mapping[QueueKey, int]) -> None:
         topic = await self._ensure_topic()

@@ -31,6 +31,7 @@ from penstock.queues.decisions import (
 from penstock.queues.layout import QueueKey
 from penstock.queues.records import QueueChanged, QueueRecord, QueueRemoved, QueueStored
 from penstock.queues.state import Queue, QueuesState
+from penstock.replication.commit import Commit
 from penstock.replication.hosting import Host
 from penstock.replication.replica import Replica
 
@@ -122,6 +123,15 @@ class ShareCoordinator:
         """Stored when it returns. After REQUEST_TIMED_OUT nobody knows whether it will be; every
         other refusal means that it changed nothing and never will."""
         await self._decide(lambda state: (decide_write(state, command), None))
+
+    def begin_write(self, command: Write) -> Commit:
+        """The same without a task: settled once it is stored, or when nobody knows whether it ever
+        will be. Raises Refused if it did nothing. The coordinator must be active."""
+        records = decide_write(self._host.state, command)
+        offset = self.replica.log_end_offset
+        commit = self._host.put(records)
+        self._note(records, offset)
+        return commit
 
     # Groups and operators
 

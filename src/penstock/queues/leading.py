@@ -30,7 +30,7 @@ from penstock.queues.commands import (
     RecordState,
     ShareSettings,
 )
-from penstock.queues.decisions import Open, Write
+from penstock.queues.decisions import Open
 from penstock.queues.key_order import KeyAt, KeyOrder, waiting_places
 from penstock.queues.layout import QueueKey
 from penstock.queues.leases import LeaseDeadlines
@@ -38,7 +38,8 @@ from penstock.queues.looking import Looked, WrongTimes
 from penstock.queues.machine import ShareMachine
 from penstock.queues.ports import DataLog, QueueStore
 from penstock.queues.records import UNRESOLVED, QueueStored
-from penstock.queues.retrying import NOT_DONE, PASSING, as_leader, retried
+from penstock.queues.retrying import PASSING, as_leader, retried
+from penstock.queues.storing import Storing
 from penstock.queues.tally import QueueTally
 from penstock.queues.transitions import Event
 from penstock.queues.waiters import Waiter, Waiters
@@ -95,14 +96,15 @@ class LedQueue:
         self._machine: ShareMachine | None = None
         # Only with order per key.
         self._keys: KeyOrder | None = None
-        self._opening = 0
-        self._state_epoch = 0
-        self._version = 0
+        self._storing = Storing(
+            key=key,
+            term=self.term,
+            store=store,
+            clock=clock,
+            run=self._run,
+            on_failed=self._void,
+        )
         self._deadlines = LeaseDeadlines()
-        # What is to be stored next, who waits for it, and who waits for what is under way.
-        self._pending: list[Change] = []
-        self._next_commit = Commit()
-        self._under_way: Commit | None = None
         self._opened: Commit | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiters = Waiters(lambda: self.has_news)
@@ -125,7 +127,7 @@ class LedQueue:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is lost if it is closed: nobody waits, and nothing is leased."""
-        is_quiet = not (self._waiters or self._pending or self._under_way or self._tasks)
+        is_quiet = not (self._waiters or self._storing.is_busy or self._tasks)
         machine = self._machine
         return is_quiet and (machine is None or not (machine.leased_count or machine.has_letters))
 
@@ -178,10 +180,10 @@ class LedQueue:
         self.log.check_leader()
         if not self.log.is_settled:
             raise Refused(Reason.LEADER_NOT_AVAILABLE, "the leader does not know its end yet")
-        self._opening = self._next_opening()
-        command = Open(key=self.key, term=self.term, opening=self._opening)
+        opening = self._next_opening()
+        command = Open(key=self.key, term=self.term, opening=opening)
         stored = await self._store.open(command)
-        self._state_epoch, self._version = stored.state_epoch, stored.version
+        self._storing.opened(stored, opening)
         whole = await self._take_over(stored)
         has_order = self._settings_of().has_key_order
         copiers = whole.letters.copiers if whole.letters is not None else ()
@@ -214,12 +216,12 @@ class LedQueue:
         if whole.start == UNRESOLVED:
             # Stored before the first lease, since "latest" would be another one later on.
             whole = Change(start=await self._resolve_start())
-            await self._write((whole,))
+            await self._storing.write(whole)
         elif (end := self.log.log_end_offset) < whole.end:
             text = "%s knows offsets up to %d, but its log ends at %d: what is beyond is forgotten"
             logger.error(text, self.key, whole.end, end)
             whole = whole.cut_at(end)
-            await self._write((whole,), is_whole=True)
+            await self._storing.write(whole, is_whole=True)
         return whole
 
     def _lease_again(self, leases: Sequence[Range]) -> None:
@@ -479,6 +481,10 @@ class LedQueue:
         self._ended_leases()
         return commit
 
+    def stored(self) -> Commit:
+        """Settled once all that was decided so far is stored."""
+        return self._storing.last_commit()
+
     def _tell_dying(self) -> None:
         if self._machine is not None and self._machine.has_letters:
             self._on_dying(self)
@@ -502,14 +508,10 @@ class LedQueue:
         """Applies the change now; the commit is settled once it and all before it are stored."""
         machine = self._open_machine()
         if not machine.is_news(change):
-            return self.stored()
+            return self._storing.last_commit()
         self._apply(change)
-        self._pending.append(change)
+        commit = self._storing.submit(change)
         self._tell_dying()
-        commit = self._next_commit
-        if self._under_way is None:
-            self._under_way = Commit()
-            self._run(self._write_all())
         return commit
 
     def _apply(self, change: Change) -> None:
@@ -521,43 +523,6 @@ class LedQueue:
             machine = self._open_machine()
             machine.apply(self._keys.follow(change, machine, self._settings_of()))
 
-    def stored(self) -> Commit:
-        """Settled once all that was decided so far is stored."""
-        if self._pending:
-            return self._next_commit
-        if self._under_way is not None:
-            return self._under_way
-        done = Commit()
-        done.settle(None)
-        return done
-
-    async def _write_all(self) -> None:
-        """Until nothing is pending; what is decided during a write goes with the next one."""
-        while self._pending:
-            changes, self._pending = tuple(self._pending), []
-            self._under_way, self._next_commit = self._next_commit, Commit()
-            try:
-                await self._write(changes)
-            except Refused as refused:
-                self._void(refused)
-                return
-            commit, self._under_way = self._under_way, Commit()
-            commit.settle(None)
-        self._under_way = None
-
-    async def _write(self, changes: tuple[Change, ...], *, is_whole: bool = False) -> None:
-        command = Write(
-            key=self.key,
-            term=self.term,
-            opening=self._opening,
-            state_epoch=self._state_epoch,
-            version=self._version + 1,
-            changes=changes,
-            is_whole=is_whole,
-        )
-        await retried(partial(self._store.write, command), NOT_DONE, self.clock)
-        self._version += 1
-
     def _void(self, refused: Refused) -> None:
         """What was decided may never be stored: the copy goes, with all who waited for it."""
         logger.info("%s is dropped: %s", self.key, refused.detail)
@@ -567,11 +532,7 @@ class LedQueue:
         self._alarms.cancel(self)
         self._due_alarms.cancel(self)
         self._tally.clear()
-        failed = [commit for commit in (self._under_way, self._next_commit) if commit is not None]
-        self._pending, self._under_way, self._next_commit = [], None, Commit()
-        for commit in failed:
-            if not commit.is_settled:
-                commit.settle(as_leader(refused))
+        self._storing.void(refused)
         self._waiters.wake_all()
 
     # Polls that wait

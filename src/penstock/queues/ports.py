@@ -5,6 +5,7 @@ from typing import Protocol
 
 from penstock.queues.decisions import Open, Write
 from penstock.queues.records import QueueStored
+from penstock.replication.commit import Commit
 from penstock.replication.watches import Watch
 
 
@@ -14,6 +15,11 @@ class QueueStore(Protocol):
     async def open(self, command: Open, /) -> QueueStored: ...
 
     async def write(self, command: Write, /) -> None: ...
+
+    def write_here(self, command: Write, /) -> Commit | None:
+        """The same at once, if the coordinator is on this node: settled once it is stored. None if
+        it did nothing, and `write` has to be asked."""
+        ...
 
 
 class DataLog(Protocol):

@@ -40,7 +40,7 @@ class Needed(NamedTuple):
     """When enough of a range is known: once it has so many records from this offset on."""
 
     first: int
-    count: int
+    records: int
 
 
 def scan_batches(
@@ -53,7 +53,7 @@ def scan_batches(
     """
     batches: list[LogBatch] = []
     chunk, chunk_at, at, chunk_size = b"", 0, 0, _SCAN_BYTES
-    left = None if needed is None else needed.count
+    left = None if needed is None else needed.records
     while at < len(found):
         if at + HEADER_SIZE > chunk_at + len(chunk):
             chunk = found.file.pread(min(chunk_size, len(found) - at), found.position + at)

@@ -112,15 +112,21 @@ class Host(Generic[S, R]):
         """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
-            if not self._is_ready:
-                self._refuse_unready()
-            self._append(records, headers)
+            commit = self.put(records, headers)
         except Refused as refused:
             done.set_exception(refused)
             return done
-        build = self._build
-        self.replica.committed().then(lambda error: self._settle(done, error, build))
+        commit.then(partial(_settle, done))
         return done
+
+    def put(self, records: Sequence[R], headers: Headers = ()) -> Commit:
+        """The same without a future; raises Refused if nothing was done."""
+        if not self._is_ready:
+            self._refuse_unready()
+        self._append(records, headers)
+        commit = self.replica.committed()
+        commit.then(partial(self._check, self._build))
+        return commit
 
     async def decide(self, decision: Callable[[S], tuple[Sequence[R], T]]) -> T:
         """The decision runs on the state as it is now; its answer comes once all of it is safe."""
@@ -179,17 +185,12 @@ class Host(Generic[S, R]):
         if self._records_since_snapshot >= self._snapshot_records and self._may_snapshot():
             self._start_snapshot()
 
-    def _settle(self, done: asyncio.Future[None], error: Refused | None, build: int) -> None:
-        if error is None:
-            if not done.done():
-                done.set_result(None)
-            return
-        if build == self._build and self._is_ready:
+    def _check(self, build: int, error: Refused | None) -> None:
+        """Before anybody else hears of it."""
+        if error is not None and build == self._build and self._is_ready:
             # The state knows what may never be committed.
             self._unload()
             self._follow()
-        if not done.done():
-            done.set_exception(error)
 
     # Following leadership
 
@@ -379,3 +380,12 @@ class Host(Generic[S, R]):
 
     def _snapshot_ended(self, _: asyncio.Task[bool]) -> None:
         self._snapshotting = None
+
+
+def _settle(done: asyncio.Future[None], error: Refused | None) -> None:
+    if done.done():
+        return
+    if error is None:
+        done.set_result(None)
+    else:
+        done.set_exception(error)

@@ -77,8 +77,8 @@ def leases_later(
 def leases_in_memory(self: LedQueue, change: Change) -> Commit:
     """The next leader would give the same records to others."""
     commit = _submit(self, change)
-    if self._pending and self._pending[-1] is change:
-        self._pending[-1] = replace(change, ranges=tuple(map(_unleased, change.ranges)))
+    if self._storing.pending and self._storing.pending[-1] is change:
+        self._storing.pending[-1] = replace(change, ranges=tuple(map(_unleased, change.ranges)))
     return commit
 
 
@@ -98,11 +98,7 @@ def answers_early(self: LedQueue, member_id: MemberId, batches: Sequence[AckBatc
 @mutation("a change whose fate is unknown is taken as not made", (LedQueue, "_void"))
 def takes_unknown_as_failed(self: LedQueue, refused: Refused) -> None:
     """It may have been stored, so only the stored queue says what is true."""
-    failed = [commit for commit in (self._under_way, self._next_commit) if commit is not None]
-    self._pending, self._under_way, self._next_commit = [], None, Commit()
-    for commit in failed:
-        if not commit.is_settled:
-            commit.settle(refused)
+    self._storing.void(refused)
 
 
 @mutation("the start of a queue is found out twice", (LedQueue, "_take_over"))
@@ -178,8 +174,8 @@ def forgets_keys(self: LedQueue, keys: Iterable[KeyAt] | None) -> None:
 def delays_in_memory(self: LedQueue, change: Change) -> Commit:
     """Who leads next must know when a record is due."""
     commit = _submit(self, change)
-    if self._pending and self._pending[-1] is change:
-        self._pending[-1] = replace(change, ranges=tuple(map(_undelayed, change.ranges)))
+    if self._storing.pending and self._storing.pending[-1] is change:
+        self._storing.pending[-1] = replace(change, ranges=tuple(map(_undelayed, change.ranges)))
     return commit
 
 
@@ -366,8 +362,12 @@ def _storing(
 
     def submit(self: LedQueue, change: Change) -> Commit:
         commit = _stored_first(self, change)
-        if change.letters is not None and self._pending and self._pending[-1] is change:
-            self._pending[-1] = replace(change, letters=change_of(change.letters))
+        if (
+            change.letters is not None
+            and self._storing.pending
+            and self._storing.pending[-1] is change
+        ):
+            self._storing.pending[-1] = replace(change, letters=change_of(change.letters))
         return commit
 
     return submit

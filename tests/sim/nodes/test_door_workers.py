@@ -49,8 +49,8 @@ def extends_nothing(self: LedQueue, leases: Sequence[Range], lease_ms: int) -> N
 def forgets_times(self: LedQueue, change: Change) -> Commit:
     """The next leader lets a lease run for as long as it was given."""
     commit = _submit(self, change)
-    if self._pending and self._pending[-1] is change:
-        self._pending[-1] = replace(change, ranges=tuple(map(_short, change.ranges)))
+    if self._storing.pending and self._storing.pending[-1] is change:
+        self._storing.pending[-1] = replace(change, ranges=tuple(map(_short, change.ranges)))
     return commit
 
 

@@ -95,6 +95,9 @@ class FakeStore:
         if self.refused_after:
             raise self.refused_after.pop(0)
 
+    def write_here(self, command: Write) -> None:
+        """The coordinator is on another node."""
+
     async def _begin(self) -> None:
         await self.goes_on.wait()
         if self.refused_before:

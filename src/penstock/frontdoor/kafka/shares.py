@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 from uuid import UUID
 
-from penstock.broker.queues import AckBatch, AckType, Queues
+from penstock.broker.queues import AckBatch, AckType, QueueDecisions, Queues
 from penstock.broker.topics import Topics
 from penstock.frontdoor.kafka.api import Call
 from penstock.frontdoor.kafka.errors import ERROR_CODES, error_code
@@ -157,15 +157,32 @@ def _batch(said: AcknowledgementBatch) -> AckBatch:
     )
 
 
-async def acknowledge(
-    queues: Queues, key: SessionKey, claims: Claims
-) -> dict[ShareKey, Refused | None]:
-    """What became of each partition; None where all of it was taken."""
-    outcomes = dict(claims.refused)
-    if claims.batches:
-        outcomes |= await queues.acknowledge(key.group_id, key.member_id, claims.batches)
-        outcomes |= dict.fromkeys(claims.empty)
-    return outcomes
+class Acknowledging:
+    """What became of each partition; None where all of it was taken. Decided when it is made, and
+    stored when it was waited for."""
+
+    def __init__(self, queues: Queues, key: SessionKey, claims: Claims) -> None:
+        self._claims = claims
+        self._decisions: QueueDecisions | None = None
+        if claims.batches:
+            self._decisions = queues.acknowledge(key.group_id, key.member_id, claims.batches)
+
+    @property
+    def places(self) -> list[ShareKey]:
+        """Those that are answered."""
+        claims = self._claims
+        return [*claims.refused, *claims.batches, *(claims.empty if claims.batches else ())]
+
+    async def decided(self) -> None:
+        if self._decisions is not None:
+            await self._decisions.decided()
+
+    async def outcomes(self) -> dict[ShareKey, Refused | None]:
+        outcomes = dict(self._claims.refused)
+        if self._decisions is not None:
+            outcomes |= await self._decisions
+            outcomes |= dict.fromkeys(self._claims.empty)
+        return outcomes
 
 
 # Answers

@@ -1,7 +1,7 @@
 """What the handlers of share consumers ask of queues, and what they make of the answers."""
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
@@ -56,6 +56,18 @@ Place = tuple[TopicId, int]
 Acks = dict[Any, dict[int, list[tuple[int, int, list[int]]]]]
 
 
+class FakeDecisions:
+    def __init__(self, outcomes: dict[Place, Refused | None], may_store: asyncio.Event) -> None:
+        self._outcomes = outcomes
+        self._may_store = may_store
+
+    async def decided(self) -> None: ...
+
+    def __await__(self) -> Generator[Any, None, dict[Place, Refused | None]]:
+        yield from self._may_store.wait().__await__()
+        return self._outcomes
+
+
 class FakeQueues:
     """Answers what a test says, and remembers what it was asked."""
 
@@ -70,27 +82,28 @@ class FakeQueues:
         self.waits = False
         self.may_release = asyncio.Event()
         self.may_release.set()
+        self.may_store = asyncio.Event()
+        self.may_store.set()
 
-    def acquire(self, query: AcquireQuery) -> Later[list[AcquiredPartition]]:
+    async def acquired(self, query: AcquireQuery) -> list[AcquiredPartition]:
         self.queries.append(query)
-        later: Later[list[AcquiredPartition]] = Later()
         if self.waits:
-            self.waiting.append(later)
-        else:
-            later.settle([self._found(each) for each in query.wanted])
-        return later
+            self.waiting.append(Later())
+            return await self.waiting[-1]
+        return [self._found(each) for each in query.wanted]
 
     def _found(self, wanted: Any) -> AcquiredPartition:
         found = self.records.get(wanted.partition, AcquiredPartition(wanted=wanted))
         found.wanted = wanted
         return found
 
-    async def acknowledge(
+    def acknowledge(
         self, group_id: GroupId, member_id: MemberId, acks: Mapping[Place, Sequence[AckBatch]]
-    ) -> dict[Place, Refused | None]:
+    ) -> "FakeDecisions":
         assert (group_id, member_id) == (GROUP, MEMBER)
         self.acks.append({place: list(batches) for place, batches in acks.items()})
-        return {place: self.outcomes.get(place) for place in acks}
+        outcomes = {place: self.outcomes.get(place) for place in acks}
+        return FakeDecisions(outcomes, self.may_store)
 
     async def release(
         self, group_id: GroupId, member_id: MemberId, keys: Collection[Place] | None = None
@@ -404,6 +417,41 @@ async def test_a_poll_is_cancelled_with_its_connection() -> None:
     call.cancel()
     await asyncio.wait([call.task])
     assert door.queues.waiting[0].is_settled
+
+
+async def test_records_are_leased_while_what_is_acknowledged_is_being_stored() -> None:
+    door = Door()
+    await door.fetch(epoch=0, partitions=[0, 1])
+    door.queues.may_store.clear()
+    fetching = asyncio.ensure_future(door.fetch(epoch=1, acks={TOPIC: {0: [(0, 4, [ACCEPT])]}}))
+    while len(door.queues.queries) < 2:
+        await asyncio.sleep(0)
+    assert door.queues.acks, "what was acked may be leased by the same request"
+    await asyncio.sleep(0)
+    assert not fetching.done(), "an ack is answered when it is stored"
+    door.queues.may_store.set()
+    assert codes(await fetching) == {(5, 0): (NONE, NONE)}
+
+
+async def test_the_files_of_a_fetch_are_let_go_if_its_client_leaves_before_its_ack_is_stored() -> (
+    None
+):
+    door, file = Door(), PinnedFile()
+    await door.fetch(epoch=0, partitions=[0])
+    found = AcquiredPartition(
+        wanted=cast("Any", None), records=FileRange(file, 0, 9), ranges=[AcquiredRange(0, 4, 1)]
+    )
+    door.queues.records[0] = found
+    door.queues.may_store.clear()
+    request = fetch_request(epoch=1, acks={TOPIC: {0: [(0, 4, [ACCEPT])]}})
+    call = share_fetch.handle(door.call(share_fetch.API, 2), request)
+    while len(door.queues.queries) < 2:
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert file.pins == 1
+    call.cancel()
+    await asyncio.wait([call.task])
+    assert file.pins == 0
 
 
 @pytest.mark.parametrize("fields", [{"max_records": 0}, {"max_records": -1}, {"max_bytes": 0}])

@@ -14,7 +14,7 @@ from penstock.frontdoor.kafka.errors import RefusedWith
 from penstock.frontdoor.kafka.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareKey
 from penstock.frontdoor.kafka.shares import (
     FIRST_RENEWING_VERSION,
-    acknowledge,
+    Acknowledging,
     by_topic,
     hint,
     read_claims,
@@ -47,7 +47,7 @@ async def handle(call: Call, request: ShareAcknowledgeRequest) -> ShareAcknowled
     may_renew = call.version >= FIRST_RENEWING_VERSION and request.is_renew_ack
     claims = read_claims(call.services.topics, request.topics, may_renew=may_renew)
     queues = call.services.queues
-    outcomes = await acknowledge(queues, key, claims)
+    outcomes = await Acknowledging(queues, key, claims).outcomes()
     if epoch == FINAL_EPOCH:
         await shares.release(key)
     parts = {share: _part(share, refused) for share, refused in outcomes.items()}

@@ -4,8 +4,9 @@ say on the way what became of earlier ones (KIP-932).
 - A share session remembers the partitions (`share_sessions`). Epoch 0 opens one, -1 closes it and
   gives all leases back, every other request says the next epoch. A session that this broker does
   not know, or an epoch out of step, refuses the whole request.
-- Acknowledgements come first, so that what they release can be leased by the same request. They
-  are all or nothing per partition, and have an error of their own beside that of the fetch.
+- Acknowledgements are decided first, so that what they release can be leased by the same request,
+  and stored with its leases. They are all or nothing per partition, and have an error of their own
+  beside that of the fetch.
 - Leases are durable before their records leave. The answer names the leased offsets; its batches
   may hold others around them, which the client skips.
 - Partitions take turns at being served first. Those without records, errors and acknowledgements
@@ -29,7 +30,7 @@ Differences from Kafka:
 """
 
 import asyncio
-from typing import Any
+from collections.abc import Iterable
 
 from penstock.broker.later import Task
 from penstock.broker.queues import AcquiredPartition, AcquireQuery, WantedShare
@@ -44,8 +45,8 @@ from penstock.frontdoor.kafka.share_sessions import (
 )
 from penstock.frontdoor.kafka.shares import (
     FIRST_RENEWING_VERSION,
+    Acknowledging,
     Claims,
-    acknowledge,
     by_topic,
     check_partition,
     hint,
@@ -82,7 +83,7 @@ class ShareFetchCall(Task[ShareFetchResponse]):
     __slots__ = ()
 
     def drop(self, answer: ShareFetchResponse) -> None:
-        _release(answer)
+        _drop(answer)
 
 
 def handle(call: Call, request: ShareFetchRequest) -> ShareFetchCall:
@@ -93,13 +94,18 @@ async def _serve(call: Call, request: ShareFetchRequest) -> ShareFetchResponse:
     key = session_key(request.group_id, request.member_id)
     _check(request)
     session = await _session(call, request, key)
-    parts: Parts = {}
-    if _acknowledges(request):
-        _add_outcomes(parts, await acknowledge(call.services.queues, key, _claims(call, request)))
+    acks = Acknowledging(call.services.queues, key, _claims(call, request))
+    await acks.decided()
+    parts: Parts = {share: _new_part(share) for share in acks.places}
+    try:
+        if session is not None:
+            await _fetch(call, request, key, session, parts)
+        _add_outcomes(parts, await acks.outcomes())
+    except BaseException:
+        _release(parts.values())
+        raise
     if session is None:
         await call.connection.shares.release(key)
-    else:
-        await _fetch(call, request, key, session, parts)
     return _response(call, key, parts)
 
 
@@ -122,6 +128,8 @@ def _acknowledges(request: ShareFetchRequest) -> bool:
 
 
 def _claims(call: Call, request: ShareFetchRequest) -> Claims:
+    if not _acknowledges(request):
+        return Claims()
     may_renew = call.version >= FIRST_RENEWING_VERSION and request.is_renew_ack
     return read_claims(call.services.topics, request.topics, may_renew=may_renew)
 
@@ -199,7 +207,7 @@ async def _fetch(
         batch_size=max(1, request.batch_size),
         is_exact=request.share_acquire_mode == RECORD_LIMIT,
     )
-    for acquired in await call.services.queues.acquire(query):
+    for acquired in await call.services.queues.acquired(query):
         _add_acquired(parts, session, acquired)
 
 
@@ -229,10 +237,14 @@ def _add_acquired(parts: Parts, session: ShareSession, acquired: AcquiredPartiti
 def _part(parts: Parts, share: ShareKey) -> ShareFetchPartitionData:
     part = parts.get(share)
     if part is None:
-        part = parts[share] = ShareFetchPartitionData(
-            partition_index=share[1], current_leader=ShareLeader(), records=b""
-        )
+        part = parts[share] = _new_part(share)
     return part
+
+
+def _new_part(share: ShareKey) -> ShareFetchPartitionData:
+    return ShareFetchPartitionData(
+        partition_index=share[1], current_leader=ShareLeader(), records=b""
+    )
 
 
 def _add_outcomes(parts: Parts, outcomes: dict[ShareKey, Refused | None]) -> None:
@@ -256,15 +268,19 @@ def encode_answer(call: Call, request: ShareFetchRequest, answer: ShareFetchResp
     try:
         return encode_fetch_response(answer, call.version)
     except Exception:
-        _release(answer)
+        _drop(answer)
         raise
 
 
-def _release(answer: Any) -> None:
+def _drop(answer: ShareFetchResponse) -> None:
     for topic in answer.responses:
-        for part in topic.partitions:
-            if isinstance(part.records, FileRange):
-                part.records.release()
+        _release(topic.partitions)
+
+
+def _release(parts: Iterable[ShareFetchPartitionData]) -> None:
+    for part in parts:
+        if isinstance(part.records, FileRange):
+            part.records.release()
 
 
 API = Api(
