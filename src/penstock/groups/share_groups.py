@@ -183,7 +183,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareHeartbeat]):
             topic = self._catalog.find_by_id(topic_id)
             if topic is None:
                 raise Refused(Reason.UNKNOWN_TOPIC_ID)
-            asked = {topic_id: NamedPartitions(topic.name, frozenset(starts))}
+            asked: NamedTopics = {topic_id: NamedPartitions(topic.name, frozenset(starts))}
             if not await self._make_queues(group, asked, {topic_id: dict(starts)}):
                 raise Refused(*_NOT_MADE)
 
