@@ -10,7 +10,7 @@ import pytest
 
 from tests.sim.layers import QUEUE_WORKERS
 from tests.sim.mutation import Mutation, hunt
-from tests.sim.nodes.poisoned import lives_with_a_death
+from tests.sim.nodes import test_poisoned
 from tests.sim.nodes.queue_mutations import ALL
 from tests.sim.nodes.run import RunReport, run_seed
 from tests.unit.broker import (
@@ -48,13 +48,8 @@ def in_directory(test: Callable[[Path], None]) -> Callable[[], None]:
     return directed
 
 
-def every_death(**options: bool) -> None:
-    """Of a node, on the way of one poisonous message."""
-    for seen in lives_with_a_death(1, 1, **options):
-        assert seen.has_died
-
-
-DIRECTED: dict[str, Callable[[], object]] = {
+EVERY_DEATH = test_poisoned.test_one_node_dies_at_every_step
+DIRECTED: dict[str, Callable[[], None]] = {
     # No network delivers a call twice, and whoever gives up on one opens the queue again.
     "a change counts twice": test_fencing.test_a_change_that_arrives_again_is_refused,
     # Leaders that were replaced, do not know it, and still reach the coordinator are rare.
@@ -79,16 +74,18 @@ DIRECTED: dict[str, Callable[[], object]] = {
         test_dead_letters.test_a_plan_is_stored_before_it_is_sent
     ),
     # These matter only if a leader fails between two steps of a record's way.
-    "the sequence of letters is used again after a crash": every_death,
-    "records are dead before the topic has their letters": every_death,
-    "what is given up is dead at once": every_death,
-    "an expired lease is only dropped": every_death,
-    "leases of another leader never end": every_death,
+    "the sequence of letters is used again after a crash": EVERY_DEATH,
+    "records are dead before the topic has their letters": EVERY_DEATH,
+    "what is given up is dead at once": EVERY_DEATH,
+    "an expired lease is only dropped": EVERY_DEATH,
+    "leases of another leader never end": EVERY_DEATH,
     # What is refused and what is made again is rare in random runs, or heals.
     "a refused batch of letters uses its sequence": in_directory(
         test_dead_letters.test_a_refused_batch_gets_shorter_and_uses_no_sequence
     ),
-    "a plan outlives its dead-letter topic": partial(every_death, loses_letters_topic=True),
+    "a plan outlives its dead-letter topic": (
+        test_poisoned.test_one_node_dies_at_every_step_around_the_loss_of_the_dead_letter_topic
+    ),
     "it is not counted how often a record came back": in_directory(
         test_redriving.test_a_record_that_dies_again_and_again_stays_dead
     ),
