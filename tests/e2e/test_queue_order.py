@@ -1,13 +1,15 @@
 """Order per key, backoff and delays under real workers and a broker that dies: of each key one
-record after the other, nothing before its time, and nothing lost."""
+record after the other, nothing before its time, and nothing lost. Of eight workers three are
+confluent-kafka's share consumers."""
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from random import Random
 
 import pytest
+from confluent_kafka import AcknowledgeType, KafkaException, Message, ShareConsumer
 
 from penstock.client import Producer
 from penstock.client.configs import Configs, Resource
@@ -24,7 +26,7 @@ from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.xdist_group("queue-order"), pytest.mark.timeout(180)]
 
-WORKERS, KEYS, PER_KEY, PARTITIONS = 8, 24, 12, 3
+WORKERS, CONFLUENT_WORKERS, KEYS, PER_KEY, PARTITIONS = 8, 3, 24, 12, 3
 DONE_S = 120.0
 RELEASE_CHANCE, LEAVE_CHANCE = 0.1, 0.01
 FLAGS = ("--set", "group.share.min.record.lock.duration.ms=1000")
@@ -58,15 +60,22 @@ class Ledger:
         self.violations: list[str] = []
         self.deliveries = 0
 
-    def begin(self, key: bytes, number: int) -> None:
+    def begin(self, key: bytes, number: int) -> list[str]:
+        """What is wrong with this delivery, if the lease that it came with is good."""
         with self._lock:
             self.deliveries += 1
+            wrong = []
             missing = set(range(number)) - self.finished[key]
             if missing:
-                self.violations.append(f"{key!r}: {number} came before {sorted(missing)}")
+                wrong.append(f"{key!r}: {number} came before {sorted(missing)}")
             if number < self.begun.get(key, 0):
-                self.violations.append(f"{key!r}: {number} came after {self.begun[key]}")
+                wrong.append(f"{key!r}: {number} came after {self.begun[key]}")
             self.begun[key] = max(number, self.begun.get(key, 0))
+            return wrong
+
+    def blame(self, wrong: Iterable[str]) -> None:
+        with self._lock:
+            self.violations += wrong
 
     def finishing(self, key: bytes, number: int) -> None:
         """Before the broker hears of it: it may be that only the broker hears of it."""
@@ -110,7 +119,7 @@ class Worker(threading.Thread):
         record = lease.record
         assert record.key is not None
         assert record.value is not None
-        self._ledger.begin(record.key, int(record.value))
+        self._ledger.blame(self._ledger.begin(record.key, int(record.value)))
         if self._random.random() < RELEASE_CHANCE:
             settled = lease.release()
         else:
@@ -122,6 +131,57 @@ class Worker(threading.Thread):
             # The lease was lost with the broker, or its answer was: the record comes back, if it
             # is not done.
             return
+
+
+class ConfluentWorker(threading.Thread):
+    """The same with confluent-kafka's client, which may hand out a record from its memory when the
+    lease is over. So a delivery counts once the broker has taken what the worker says of it."""
+
+    def __init__(self, bootstrap: str, group: str, topic: str, ledger: Ledger, seed: int) -> None:
+        super().__init__(daemon=True)
+        self._settings = {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "share.acknowledgement.mode": "explicit",
+            "reconnect.backoff.max.ms": 500,
+            "log_level": 3,
+        }
+        self._topic, self._ledger, self._random = topic, ledger, Random(seed)
+        self.stopping = threading.Event()
+        self.failure: BaseException | None = None
+        self.taken = 0
+
+    def run(self) -> None:
+        try:
+            consumer = ShareConsumer(self._settings)
+            consumer.subscribe([self._topic])
+            while not self.stopping.is_set():
+                messages = [each for each in consumer.poll(0.5) if each.error() is None]
+                if messages:
+                    self._work(consumer, messages)
+            consumer.close()
+        except BaseException as failure:
+            self.failure = failure
+
+    def _work(self, consumer: ShareConsumer, messages: Sequence[Message]) -> None:
+        wrong: dict[int, list[str]] = {}
+        for message in messages:
+            key, number = message.key(), int(message.value())
+            wrong.setdefault(message.partition(), []).extend(self._ledger.begin(key, number))
+            kind = AcknowledgeType.RELEASE
+            if self._random.random() >= RELEASE_CHANCE:
+                self._ledger.finishing(key, number)
+                kind = AcknowledgeType.ACCEPT
+            consumer.acknowledge(message, kind)
+        try:
+            outcomes = consumer.commit_sync(30)
+        except KafkaException:
+            # The answer was lost with the broker.
+            return
+        for place, error in outcomes.items():
+            if error is None:
+                self.taken += 1
+                self._ledger.blame(wrong.get(place.partition, ()))
 
 
 @pytest.mark.parametrize("backoff_ms", ["0", "100"])
@@ -139,7 +199,10 @@ def test_eight_workers_that_fail_keep_the_order_of_each_key_through_kills(
             for key in range(KEYS):
                 producer.send(topic, b"%d" % number, key=b"%d" % key)
     ledger = Ledger()
-    workers = [Worker(broker.bootstrap, group, topic, ledger, seed) for seed in range(WORKERS)]
+    kinds = [ConfluentWorker] * CONFLUENT_WORKERS + [Worker] * (WORKERS - CONFLUENT_WORKERS)
+    workers = [
+        kind(broker.bootstrap, group, topic, ledger, seed) for seed, kind in enumerate(kinds)
+    ]
     for worker in workers:
         worker.start()
 
@@ -160,6 +223,8 @@ def test_eight_workers_that_fail_keep_the_order_of_each_key_through_kills(
         worker.join(30)
     assert ledger.violations == []
     assert ledger.deliveries > KEYS * PER_KEY, "nobody failed"
+    confluent = [worker for worker in workers if isinstance(worker, ConfluentWorker)]
+    assert all(worker.taken for worker in confluent), "confluent-kafka's consumers got nothing"
 
 
 def test_records_for_later_come_in_time_through_a_kill_of_the_broker(broker: Broker) -> None:

@@ -383,6 +383,17 @@ class Groups:
         """None when there is no such share group."""
         return await self._coordinator(group_id).describe_share(group_id)
 
+    async def make_queues(
+        self, group_id: GroupId, topic_id: TopicId, starts: Mapping[int, int]
+    ) -> None:
+        """For a share group that may have no members, on one topic; makes the group too. Raises
+        Refused if a group of another type has this name."""
+        _check_group_id(group_id)
+        _check_texts([group_id])
+        await self._ensure_topic()
+        shares = await self._coordinator(group_id).share_groups(group_id)
+        await shares.make_queues(group_id, topic_id, starts)
+
     async def alter_share_offsets(
         self, group_id: GroupId, offsets: Mapping[tuple[TopicId, int], int]
     ) -> Mapping[tuple[TopicId, int], Refused | None]:

@@ -5,7 +5,9 @@ They speak to the HTTP door of a node, as any script can (docs/how-to/use-queues
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
 import click
@@ -29,9 +31,52 @@ _topic = click.argument("topic", metavar="TOPIC")
 _tokens = click.argument("tokens", nargs=-1, required=True, metavar="TOKEN...")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Queue:
+    """A topic as one group reads it, and how its commands reach it and answer."""
+
+    name: str
+    topic: str
+    bootstrap: str
+    timeout_s: float
+    as_json: bool
+
+    def ask(
+        self,
+        method: str,
+        *more: str,
+        body: object = None,
+        query: str = "",
+        wait_s: float = 0.0,
+    ) -> Any:
+        from penstock.client.cluster_door import open_door, path_of
+
+        path = path_of("queues", self.topic, self.name, *more) + (f"?{query}" if query else "")
+        door = open_door(bootstrap=self.bootstrap)
+        return door.ask(method, path, body, self.timeout_s + wait_s)
+
+
+def _on_queue(command: Callable[..., None]) -> Callable[..., None]:
+    """The command gets a `_Queue`, and what is declared below this. The user names GROUP and TOPIC
+    first, and the options of all commands come last in the help."""
+    own = command.__dict__.pop("__click_params__", [])
+
+    @wraps(command)
+    def run(
+        name: str, topic: str, bootstrap: str, timeout_s: float, as_json: bool, **options: Any
+    ) -> None:
+        queue = _Queue(
+            name=name, topic=topic, bootstrap=bootstrap, timeout_s=timeout_s, as_json=as_json
+        )
+        command(queue, **options)
+
+    named = client_options(run)
+    named.__dict__["__click_params__"] += own
+    return _group(_topic(named))
+
+
 @click.command()
-@_group
-@_topic
+@_on_queue
 @click.option(
     "--max", "-n", "count_max", type=click.IntRange(1, MESSAGES_MAX), default=1, show_default=True,
     metavar="N", help="The most messages.",
@@ -44,17 +89,7 @@ _tokens = click.argument("tokens", nargs=-1, required=True, metavar="TOKEN...")
     "--wait", "wait_s", type=click.FloatRange(0, WAIT_S_MAX), default=0.0, show_default=True,
     metavar="SECONDS", help="How long to wait for the first message.",
 )  # fmt: skip
-@client_options
-def poll(
-    name: str,
-    topic: str,
-    count_max: int,
-    lease_ms: int | None,
-    wait_s: float,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
-) -> None:
+def poll(queue: _Queue, count_max: int, lease_ms: int | None, wait_s: float) -> None:
     """Lease messages of TOPIC, each with a token to ack it.
 
     The group needs no consumers, and a new queue begins with the earliest record. A message whose
@@ -63,24 +98,20 @@ def poll(
     body: dict[str, object] = {"limit": count_max, "wait_ms": int(wait_s * 1000)}
     if lease_ms is not None:
         body["lease_ms"] = lease_ms
-    found = _ask(bootstrap, timeout_s, "POST", name, topic, "poll", body=body, wait_s=wait_s)
-    _print_messages(found["messages"], ("token",), as_json)
+    found = queue.ask("POST", "poll", body=body, wait_s=wait_s)
+    _print_messages(found["messages"], ("token",), queue.as_json)
 
 
 @click.command()
-@_group
-@_topic
+@_on_queue
 @click.option(
     "--max", "-n", "count_max", type=click.IntRange(1, MESSAGES_MAX), default=10,
     show_default=True, metavar="N", help="The most messages.",
 )  # fmt: skip
-@client_options
-def peek(
-    name: str, topic: str, count_max: int, bootstrap: str, timeout_s: float, as_json: bool
-) -> None:
+def peek(queue: _Queue, count_max: int) -> None:
     """Show what would be delivered next, without leasing it."""
-    found = _ask(bootstrap, timeout_s, "GET", name, topic, "peek", query=f"limit={count_max}")
-    _print_messages(found["messages"], (), as_json)
+    found = queue.ask("GET", "peek", query=f"limit={count_max}")
+    _print_messages(found["messages"], (), queue.as_json)
 
 
 def _print_messages(messages: Sequence[dict[str, Any]], more: Sequence[str], as_json: bool) -> None:
@@ -102,121 +133,74 @@ def _shown(content: object) -> str | int | None:
 
 
 @click.command()
-@_group
-@_topic
+@_on_queue
 @_tokens
-@client_options
-def ack(
-    name: str,
-    topic: str,
-    tokens: tuple[str, ...],
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
-) -> None:
+def ack(queue: _Queue, tokens: tuple[str, ...]) -> None:
     """Say that messages are done with.
 
     A TOKEN of - stands for those in the lines of standard input.
     """
-    _settle(bootstrap, timeout_s, name, topic, "ack", tokens, {}, as_json)
+    _settle(queue, "ack", tokens, {})
 
 
 @click.command()
-@_group
-@_topic
+@_on_queue
 @_tokens
 @click.option(
     "--delay", "delay_ms", type=DURATION, metavar="DURATION",
     help="How long until they are tried again, at most 24h; the queue's backoff by default.",
 )  # fmt: skip
-@client_options
-def nack(
-    name: str,
-    topic: str,
-    tokens: tuple[str, ...],
-    delay_ms: int | None,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
-) -> None:
+def nack(queue: _Queue, tokens: tuple[str, ...], delay_ms: int | None) -> None:
     """Give messages back, to be tried again.
 
     A TOKEN of - stands for those in the lines of standard input.
     """
     body = {} if delay_ms is None else {"delay_ms": delay_ms}
-    _settle(bootstrap, timeout_s, name, topic, "nack", tokens, body, as_json)
+    _settle(queue, "nack", tokens, body)
 
 
 @click.command()
-@_group
-@_topic
+@_on_queue
 @_tokens
 @click.option(
     "--lease", "lease_ms", type=DURATION, metavar="DURATION",
     help="How long the leases last from now on, from 1s to 12h; the queue's setting by default.",
 )  # fmt: skip
-@client_options
-def extend(
-    name: str,
-    topic: str,
-    tokens: tuple[str, ...],
-    lease_ms: int | None,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
-) -> None:
+def extend(queue: _Queue, tokens: tuple[str, ...], lease_ms: int | None) -> None:
     """Begin the leases of messages again.
 
     A TOKEN of - stands for those in the lines of standard input.
     """
     body = {} if lease_ms is None else {"lease_ms": lease_ms}
-    _settle(bootstrap, timeout_s, name, topic, "extend", tokens, body, as_json)
+    _settle(queue, "extend", tokens, body)
 
 
 @click.command()
-@_group
-@_topic
+@_on_queue
 @_tokens
-@client_options
-def reject(
-    name: str,
-    topic: str,
-    tokens: tuple[str, ...],
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
-) -> None:
+def reject(queue: _Queue, tokens: tuple[str, ...]) -> None:
     """Give messages up: they go to the dead-letter topic, if the queue has one.
 
     A TOKEN of - stands for those in the lines of standard input.
     """
-    _settle(bootstrap, timeout_s, name, topic, "reject", tokens, {}, as_json)
+    _settle(queue, "reject", tokens, {})
 
 
-def _settle(
-    bootstrap: str,
-    timeout_s: float,
-    name: str,
-    topic: str,
-    verb: str,
-    tokens: Sequence[str],
-    body: dict[str, Any],
-    as_json: bool,
-) -> None:
+def _settle(queue: _Queue, verb: str, tokens: Sequence[str], body: dict[str, Any]) -> None:
     from penstock.client.http_door import HttpRefused
 
     results: list[dict[str, Any]] = []
     for some in _in_parts(list(_all_tokens(tokens))):
         asked = {**body, "tokens": some}
         try:
-            found = _ask(bootstrap, timeout_s, "POST", name, topic, verb, body=asked)
+            found = queue.ask("POST", verb, body=asked)
         except HttpRefused as refused:
             if "results" not in refused.document:
                 raise
             found = refused.document
         results += found["results"]
     good = sum(each["outcome"] == "ok" for each in results)
-    if as_json:
+    if queue.as_json:
         print_json(results)
     else:
         click.echo(f"{verb}: {counted(good, 'message')} of {len(results):,}")
@@ -243,18 +227,17 @@ def _in_parts(tokens: list[str]) -> Iterable[list[str]]:
 
 
 @click.command()
-@_group
-@_topic
-@client_options
-def stats(name: str, topic: str, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+@_on_queue
+def stats(queue: _Queue) -> None:
     """Show how many messages of TOPIC are ready, leased, delayed and dead."""
-    found = _ask(bootstrap, timeout_s, "GET", name, topic)
-    if as_json:
+    found = queue.ask("GET")
+    if queue.as_json:
         print_json(found)
         return
     age_ms = found["oldest_age_ms"]
     age = "" if age_ms is None else f", the oldest message is {age_ms / 1000:.1f} s old"
-    click.echo(f"Queue {name} of {topic}{' is paused' if found['paused'] else ''}{age}")
+    paused = " is paused" if found["paused"] else ""
+    click.echo(f"Queue {queue.name} of {queue.topic}{paused}{age}")
     rows = [
         (each["partition"], *(each[count] for count in _COUNTS)) for each in found["partitions"]
     ]
@@ -262,77 +245,51 @@ def stats(name: str, topic: str, bootstrap: str, timeout_s: float, as_json: bool
 
 
 @click.command()
-@_group
-@_topic
+@_on_queue
 @click.option("--yes", is_flag=True, help="Do not ask before messages are dropped.")
-@client_options
-def purge(
-    name: str, topic: str, yes: bool, bootstrap: str, timeout_s: float, as_json: bool
-) -> None:
+def purge(queue: _Queue, yes: bool) -> None:
     """Drop all messages of TOPIC that are ready, delayed or blocked.
 
     What is leased stays with who has it, and the records stay in the topic for other readers.
     """
-    found = _ask(bootstrap, timeout_s, "GET", name, topic)
+    found, topic = queue.ask("GET"), queue.topic
     waiting = found["ready"] + found["delayed"] + found["blocked"]
     if waiting and not yes:
         click.confirm(f"Drop {counted(waiting, 'message')} of {topic}", abort=True, err=True)
     count = 0
     partitions = [each["partition"] for each in found["partitions"]]
-    with progress(f"Purging {topic}", len(partitions), shown=not as_json) as advance:
+    with progress(f"Purging {topic}", len(partitions), shown=not queue.as_json) as advance:
         for partition in partitions:
             body = {"partitions": [partition]}
-            done = _ask(bootstrap, timeout_s, "POST", name, topic, "purge", body=body)
-            count += done["purged"]
+            count += queue.ask("POST", "purge", body=body)["purged"]
             advance(1)
-    if as_json:
+    if queue.as_json:
         print_json({"purged": count})
     else:
-        click.echo(f"{counted(count, 'message')} of {topic} dropped from {name}")
+        click.echo(f"{counted(count, 'message')} of {topic} dropped from {queue.name}")
 
 
 @click.command()
-@_group
-@_topic
-@client_options
-def pause(name: str, topic: str, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+@_on_queue
+def pause(queue: _Queue) -> None:
     """Deliver nothing of TOPIC to the group for now."""
-    _ask(bootstrap, timeout_s, "POST", name, topic, "pause", body={})
-    _report(name, topic, "paused", as_json)
+    queue.ask("POST", "pause", body={})
+    _report(queue, "paused")
 
 
 @click.command()
-@_group
-@_topic
-@client_options
-def resume(name: str, topic: str, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+@_on_queue
+def resume(queue: _Queue) -> None:
     """Deliver TOPIC to the group again."""
-    _ask(bootstrap, timeout_s, "POST", name, topic, "resume", body={})
-    _report(name, topic, "resumed", as_json)
+    queue.ask("POST", "resume", body={})
+    _report(queue, "resumed")
 
 
-def _report(name: str, topic: str, word: str, as_json: bool) -> None:
-    if as_json:
-        print_json({"group": name, "topic": topic, "paused": word == "paused"})
+def _report(queue: _Queue, word: str) -> None:
+    if queue.as_json:
+        print_json({"group": queue.name, "topic": queue.topic, "paused": word == "paused"})
     else:
-        click.echo(f"Queue {name} of {topic} is {word}")
-
-
-def _ask(
-    bootstrap: str,
-    timeout_s: float,
-    method: str,
-    group: str,
-    topic: str,
-    *more: str,
-    body: object = None,
-    query: str = "",
-    wait_s: float = 0.0,
-) -> Any:
-    from penstock.client.cluster_door import open_door, path_of
-
-    path = path_of("queues", topic, group, *more) + (f"?{query}" if query else "")
-    return open_door(bootstrap=bootstrap).ask(method, path, body, timeout_s + wait_s)
+        click.echo(f"Queue {queue.name} of {queue.topic} is {word}")
 
 
 COMMANDS = (poll, peek, ack, nack, extend, reject, stats, purge, pause, resume)

@@ -346,7 +346,7 @@ def _partition(topic: str, found: DescribeShareGroupOffsetsResponsePartition) ->
         dead_letters=found.dead_letters_sent,
         redriven=found.dead_letters_redriven,
         trouble=found.dead_letters_trouble,
-        note=(found.error_message or "") if is_known else "",
+        note=found.note if is_known else "",
     )
 
 

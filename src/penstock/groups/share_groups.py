@@ -58,6 +58,7 @@ _NOTHING_TO_DELETE = (
     "There is no offset information to delete.",
 )
 
+_NOT_MADE = (Reason.COORDINATOR_NOT_AVAILABLE, "the queues of the group can't be made now")
 
 Place: TypeAlias = tuple[TopicId, int]
 
@@ -172,9 +173,41 @@ class ShareGroups(ModernGroups[ShareGroup, ShareHeartbeat]):
     def _alone(self, group_id: GroupId) -> asyncio.Lock:
         return self._locks.setdefault(group_id, asyncio.Lock())
 
-    async def _make_queues(self, group: ShareGroup, asked: NamedTopics) -> bool:
+    async def make_queues(
+        self, group_id: GroupId, topic_id: TopicId, starts: Mapping[int, int]
+    ) -> None:
+        """For those who read queues without being members. The group is made too, so that everyone
+        knows of it, and its name is taken."""
+        async with self._alone(group_id):
+            group = await self._make_group(group_id)
+            topic = self._catalog.find_by_id(topic_id)
+            if topic is None:
+                raise Refused(Reason.UNKNOWN_TOPIC_ID)
+            asked: NamedTopics = {topic_id: NamedPartitions(topic.name, frozenset(starts))}
+            if not await self._make_queues(group, asked, {topic_id: dict(starts)}):
+                raise Refused(*_NOT_MADE)
+
+    async def _make_group(self, group_id: GroupId) -> ShareGroup:
+        """One without members, where there is none."""
+        state = self._host.state
+        if state.share(group_id) is None:
+            if state.exists(group_id):
+                raise Refused(Reason.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
+            epoch = EpochRecord(group_id, GroupEpoch(0, 0), GroupKind.SHARE)
+            await durable(self.store(group_id, [epoch]))
+        group = self._host.state.share(group_id)
+        if group is None:
+            raise Refused(Reason.GROUP_ID_NOT_FOUND)
+        return group
+
+    async def _make_queues(
+        self,
+        group: ShareGroup,
+        asked: NamedTopics,
+        starts: Mapping[UUID, Mapping[int, int]] | None = None,
+    ) -> bool:
         """Whether they are there now. In any case the next heartbeat looks at the group again."""
-        group_id, starts = group.group_id, starts_of(group, asked)
+        group_id, starts = group.group_id, starts or starts_of(group, asked)
         try:
             await durable(self.store(group_id, [initializing(group, asked)]))
             async with asyncio.timeout(INITIALIZE_S_MAX):
@@ -242,14 +275,11 @@ class ShareGroups(ModernGroups[ShareGroup, ShareHeartbeat]):
         """Makes the group, and queues on these topics, where they are not there yet."""
         try:
             async with self._alone(group_id):
-                if self._host.state.share(group_id) is None:
-                    epoch = EpochRecord(group_id, GroupEpoch(0, 0), GroupKind.SHARE)
-                    await durable(self.store(group_id, [epoch]))
+                await self._make_group(group_id)
                 group = self._without_members(group_id)
                 lacking = self._lacking(group, {topic_id for topic_id, _ in offsets})
                 if lacking and not await self._make_queues(group, lacking):
-                    detail = "the queues of the group can't be made now"
-                    raise Refused(Reason.COORDINATOR_NOT_AVAILABLE, detail)
+                    raise Refused(*_NOT_MADE)
                 async with asyncio.timeout(ALTER_S_MAX):
                     return dict(await self._queues.alter_offsets(group_id, offsets))
         except TimeoutError:

@@ -14,8 +14,10 @@ from penstock.broker.doors.desk import Desk
 from penstock.broker.doors.table import make_desk
 from penstock.frontdoor.remote.broker import Broker
 from penstock.frontdoor.remote.queueing import Message, Queueing
+from penstock.groups.classic_member import MemberProtocol
+from penstock.groups.commands import CommitOffsets, ConsumerHeartbeat, Join, OffsetToCommit
 from penstock.model.errors import Reason, Refused
-from penstock.model.ids import BrokerId, GroupId
+from penstock.model.ids import BrokerId, GroupId, MemberId, TopicName
 from penstock.model.lease_tokens import TOKEN_LENGTH, read_token
 from penstock.queues.commands import RecordState
 from penstock.records.record import Record
@@ -369,3 +371,58 @@ async def test_many_tokens_are_settled_by_several_calls(tmp_path: Path) -> None:
         outcomes = await rig.outcomes("ack", *(each.token for each in reversed(messages)))
         assert outcomes == ["ok"] * count
         assert rig.machine().start == count
+
+
+# Groups
+
+
+async def test_a_group_that_only_doors_use_is_a_share_group_like_others(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        groups = rig.node.services.groups
+        await rig.node.send(b"a")
+        (message,) = await rig.poll()
+        (found,) = await groups.list_groups()
+        assert (found.group_id, found.group_type, found.state) == (G, "share", "Empty")
+        # Its name is taken, for every other kind of group.
+        joined = await groups.join(
+            Join(
+                group_id=GroupId(G),
+                session_timeout_ms=10_000,
+                rebalance_timeout_ms=10_000,
+                protocol_type="consumer",
+                protocols=(MemberProtocol("range", b""),),
+            )
+        )
+        assert joined.refused is Reason.INCONSISTENT_GROUP_PROTOCOL
+        with pytest.raises(Refused) as refused:
+            await groups.consumer_heartbeat(
+                ConsumerHeartbeat(
+                    group_id=GroupId(G),
+                    member_id=MemberId("m"),
+                    member_epoch=0,
+                    rebalance_timeout_ms=1000,
+                    topics=frozenset([TOPIC]),
+                    owned={},
+                )
+            )
+        assert refused.value.reason is Reason.GROUP_ID_NOT_FOUND
+        # It is deleted with its queues, once nothing is leased.
+        assert await groups.delete([GroupId(G)]) == [Reason.NON_EMPTY_GROUP]
+        assert await rig.outcomes("ack", message.token) == ["ok"]
+        assert await groups.delete([GroupId(G)]) == [None]
+        assert await groups.list_groups() == []
+        # Who polls makes it again, from the earliest record on.
+        assert values(await rig.poll()) == [b"a"]
+
+
+async def test_a_poll_for_a_group_of_another_type_is_refused(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        offset = OffsetToCommit(TopicName(TOPIC), 0, 1)
+        command = CommitOffsets(group_id=GroupId(G), offsets=(offset,))
+        assert await rig.node.services.groups.commit_offsets(command) == [None]
+        await rig.node.send(b"a")
+        for queueing in (rig.queueing, rig.from_other):
+            with pytest.raises(Refused, match="is not a share group") as refused:
+                await queueing.poll(TOPIC, G, records_max=1)
+            assert refused.value.reason is Reason.GROUP_ID_NOT_FOUND
+        assert await rig.node.queues.topics_of(GroupId(G)) == set()

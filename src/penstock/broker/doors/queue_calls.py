@@ -207,6 +207,18 @@ class ResumeQueue(Call[Done]):
     group: str
 
 
+# Between brokers: at the coordinator of a group
+
+
+class MakeQueues(Call[Done]):
+    """Answered by the coordinator of the group. Each partition comes with where its queue starts,
+    or -1 to follow the group's setting."""
+
+    topic_id: UUID
+    group: str
+    starts: list[tuple[int, int]]
+
+
 # Between brokers: at the leaders of partitions
 
 

@@ -10,7 +10,8 @@ from itertools import groupby
 from typing import Final
 
 from penstock.broker.doors import calls, queue_calls
-from penstock.broker.doors.desk import Desk, Method
+from penstock.broker.doors.administration import find_coordinator
+from penstock.broker.doors.desk import CALL_S_MAX, Desk, Method
 from penstock.broker.queue_reads import Found
 from penstock.broker.queues import AcquireQuery, Queues, WantedShare
 from penstock.model.errors import Reason, Refused
@@ -33,10 +34,10 @@ _MEANS_NOTHING: Final = frozenset({Outcome.EXPIRED, Outcome.DONE, Outcome.UNKNOW
 
 
 async def opened(
-    queues: Queues, topic_id: TopicId, group: str, partitions: Iterable[int], *, makes: bool = False
+    desk: Desk, topic_id: TopicId, group: str, partitions: Iterable[int], *, makes: bool = False
 ) -> list[LedQueue]:
     """All of them, open; raises Refused. One that nobody asked for before is made, or left out."""
-    group_id = GroupId(group)
+    queues, group_id = desk.services.queues, GroupId(group)
     led = [queues.lead(group_id, topic_id, partition) for partition in partitions]
     opening = [queue.open() for queue in led]
     missing = []
@@ -50,8 +51,10 @@ async def opened(
     if missing and not makes:
         return [queue for queue in led if queue not in missing]
     if missing:
-        starts = {queue.key.partition: _start(queues, queue) for queue in missing}
-        await queues.initialize(group_id, {topic_id: starts})
+        # By the group's coordinator, who knows of which type the group is.
+        starts = [(queue.key.partition, _start(queues, queue)) for queue in missing]
+        making = queue_calls.MakeQueues(topic_id=topic_id, group=group, starts=starts)
+        await desk.ask(await find_coordinator(desk, group), making, CALL_S_MAX)
         for commit in [queue.open() for queue in missing]:
             await commit
     return led
@@ -62,6 +65,12 @@ def _start(queues: Queues, queue: LedQueue) -> int:
     if queues.settings.has_own_start(queue.key.group_id):
         return UNRESOLVED
     return queue.log.log_start_offset
+
+
+async def make_queues(desk: Desk, call: queue_calls.MakeQueues) -> calls.Done:
+    group_id, topic_id = GroupId(call.group), TopicId(call.topic_id)
+    await desk.services.groups.make_queues(group_id, topic_id, dict(call.starts))
+    return calls.Done()
 
 
 # Polls
@@ -80,7 +89,7 @@ async def poll_partitions(desk: Desk, call: queue_calls.PollPartitions) -> queue
 
 async def _poll(desk: Desk, call: queue_calls.PollPartitions) -> queue_calls.Polled:
     queues, topic_id = desk.services.queues, TopicId(call.topic_id)
-    await opened(queues, topic_id, call.group, call.partitions, makes=True)
+    await opened(desk, topic_id, call.group, call.partitions, makes=True)
     query = AcquireQuery(
         group_id=GroupId(call.group),
         member_id=MemberId(call.member_id),
@@ -165,7 +174,7 @@ async def _settle_one(
     desk: Desk, call: queue_calls.SettlePartitions, partition: int, indexes: list[int]
 ) -> tuple[list[int], LedQueue, Sequence[Outcome], Commit]:
     topic_id = TopicId(call.topic_id)
-    led = await opened(desk.services.queues, topic_id, call.group, [partition])
+    led = await opened(desk, topic_id, call.group, [partition])
     if not led:
         raise Refused(Reason.GROUP_ID_NOT_FOUND)
     (queue,) = led
@@ -193,7 +202,7 @@ async def peek_partitions(desk: Desk, call: queue_calls.PeekPartitions) -> queue
     queues, parts = desk.services.queues, []
     left, bytes_left = call.records_max, call.bytes_max
     topic_id = TopicId(call.topic_id)
-    led = await opened(queues, topic_id, call.group, call.partitions)
+    led = await opened(desk, topic_id, call.group, call.partitions)
     for queue in led:
         if left <= 0 or bytes_left <= 0:
             break
@@ -251,7 +260,7 @@ def _free(
 
 async def stat_partitions(desk: Desk, call: queue_calls.StatPartitions) -> queue_calls.QueueState:
     queues, topic_id = desk.services.queues, TopicId(call.topic_id)
-    led = await opened(queues, topic_id, call.group, call.partitions)
+    led = await opened(desk, topic_id, call.group, call.partitions)
     partitions = [await _stat(queues, queue) for queue in led]
     return queue_calls.QueueState(
         partitions=partitions,
@@ -296,8 +305,8 @@ async def _oldest_ms(queues: Queues, queue: LedQueue) -> int:
 
 
 async def purge_partitions(desk: Desk, call: queue_calls.PurgePartitions) -> queue_calls.Purged:
-    queues, topic_id = desk.services.queues, TopicId(call.topic_id)
-    led = await opened(queues, topic_id, call.group, call.partitions, makes=True)
+    topic_id = TopicId(call.topic_id)
+    led = await opened(desk, topic_id, call.group, call.partitions, makes=True)
     count, commits = 0, []
     for queue in led:
         end = max(queue.log.high_watermark, queue.machine.end)
@@ -316,6 +325,7 @@ def _waiting(queue: LedQueue, end: int) -> int:
 
 
 METHODS = (
+    Method(queue_calls.MakeQueues, make_queues),
     Method(queue_calls.PollPartitions, poll_partitions),
     Method(queue_calls.EndPoll, end_poll),
     Method(queue_calls.SettlePartitions, settle_partitions),

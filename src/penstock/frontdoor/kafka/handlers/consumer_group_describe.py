@@ -6,16 +6,13 @@ assignment. A client that asks for the operations it may do gets all of them.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from uuid import UUID
 
 from penstock.broker.groups import ConsumerDescription, ConsumerMemberDescription
 from penstock.frontdoor.kafka.api import Api, Call
-from penstock.frontdoor.kafka.errors import error_code
-from penstock.frontdoor.kafka.handlers.describe_groups import ALL_OPERATIONS
-from penstock.model.errors import Refused
-from penstock.model.ids import GroupId
+from penstock.frontdoor.kafka.group_descriptions import describe_each, named
 from penstock.protocol.kafka.api_keys import ApiKey
-from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.protocol.kafka.messages.consumer_group_describe import (
     MEMBER_TYPE_CLASSIC,
     MEMBER_TYPE_CONSUMER,
@@ -31,26 +28,15 @@ from penstock.protocol.kafka.messages.consumer_group_describe import (
 async def handle(
     call: Call, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
-    groups = [await _describe(call, GroupId(group_id)) for group_id in request.group_ids]
-    if request.include_authorized_operations:
-        for group in groups:
-            if group.error_code == ErrorCode.NONE:
-                group.authorized_operations = ALL_OPERATIONS
+    groups = await describe_each(
+        request.group_ids,
+        call.services.groups.describe_consumer,
+        DescribedConsumerGroup,
+        partial(_described, call),
+        kind="consumer group",
+        with_operations=request.include_authorized_operations,
+    )
     return ConsumerGroupDescribeResponse(groups=groups)
-
-
-async def _describe(call: Call, group_id: GroupId) -> DescribedConsumerGroup:
-    try:
-        found = await call.services.groups.describe_consumer(group_id)
-    except Refused as refused:
-        return DescribedConsumerGroup(group_id=group_id, error_code=error_code(refused))
-    if found is None:
-        return DescribedConsumerGroup(
-            group_id=group_id,
-            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-            error_message=f"There is no consumer group {group_id}.",
-        )
-    return _described(call, found)
 
 
 def _described(call: Call, group: ConsumerDescription) -> DescribedConsumerGroup:
@@ -82,17 +68,7 @@ def _member(call: Call, member: ConsumerMemberDescription) -> DescribedConsumerG
 
 
 def _assignment(call: Call, topics: Mapping[UUID, frozenset[int]]) -> DescribedAssignment:
-    described = []
-    for topic_id, partitions in topics.items():
-        topic = call.services.topics.find_by_id(topic_id)
-        # A topic that was deleted just now has no name.
-        if topic is not None:
-            described.append(
-                DescribedTopicPartitions(
-                    topic_id=topic_id, topic_name=topic.name, partitions=sorted(partitions)
-                )
-            )
-    return DescribedAssignment(topic_partitions=described)
+    return DescribedAssignment(topic_partitions=named(call, topics, DescribedTopicPartitions))
 
 
 API = Api(

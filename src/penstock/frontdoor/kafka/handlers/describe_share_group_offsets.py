@@ -120,8 +120,7 @@ def _partition(
         answer.dead_letters_sent = found.sent_count
         answer.dead_letters_redriven = found.redriven_count
         answer.dead_letters_trouble = found.trouble
-        # Clients do not look at it where there is no error; our own command line does.
-        answer.error_message = found.note or None
+        answer.note = found.note
     return answer
 
 

@@ -5,16 +5,15 @@ of them.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from uuid import UUID
 
 from penstock.broker.groups import ConsumerMemberDescription, ShareDescription
 from penstock.frontdoor.kafka.api import Api, Call
-from penstock.frontdoor.kafka.errors import error_code
-from penstock.frontdoor.kafka.handlers.describe_groups import ALL_OPERATIONS
-from penstock.model.errors import Refused
+from penstock.frontdoor.kafka.group_descriptions import describe_each, named
+from penstock.model.errors import Reason, Refused
 from penstock.model.ids import GroupId
 from penstock.protocol.kafka.api_keys import ApiKey
-from penstock.protocol.kafka.error_codes import ErrorCode
 from penstock.protocol.kafka.messages.share_group_describe import (
     DescribedShareAssignment,
     DescribedShareGroup,
@@ -26,28 +25,21 @@ from penstock.protocol.kafka.messages.share_group_describe import (
 
 
 async def handle(call: Call, request: ShareGroupDescribeRequest) -> ShareGroupDescribeResponse:
-    groups = [await _describe(call, GroupId(group_id)) for group_id in request.group_ids]
-    if request.include_authorized_operations:
-        for group in groups:
-            if group.error_code == ErrorCode.NONE:
-                group.authorized_operations = ALL_OPERATIONS
+    groups = await describe_each(
+        request.group_ids,
+        partial(_find, call),
+        DescribedShareGroup,
+        partial(_described, call),
+        kind="share group",
+        with_operations=request.include_authorized_operations,
+    )
     return ShareGroupDescribeResponse(groups=groups)
 
 
-async def _describe(call: Call, group_id: GroupId) -> DescribedShareGroup:
+async def _find(call: Call, group_id: GroupId) -> ShareDescription | None:
     if not group_id:
-        return DescribedShareGroup(group_id=group_id, error_code=ErrorCode.INVALID_GROUP_ID)
-    try:
-        found = await call.services.groups.describe_share(group_id)
-    except Refused as refused:
-        return DescribedShareGroup(group_id=group_id, error_code=error_code(refused))
-    if found is None:
-        return DescribedShareGroup(
-            group_id=group_id,
-            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-            error_message=f"There is no share group {group_id}.",
-        )
-    return _described(call, found)
+        raise Refused(Reason.INVALID_GROUP_ID)
+    return await call.services.groups.describe_share(group_id)
 
 
 def _described(call: Call, group: ShareDescription) -> DescribedShareGroup:
@@ -74,17 +66,8 @@ def _member(call: Call, member: ConsumerMemberDescription) -> DescribedShareGrou
 
 
 def _assignment(call: Call, topics: Mapping[UUID, frozenset[int]]) -> DescribedShareAssignment:
-    described = []
-    for topic_id, partitions in topics.items():
-        topic = call.services.topics.find_by_id(topic_id)
-        # A topic that was deleted just now has no name.
-        if topic is not None:
-            described.append(
-                DescribedShareTopicPartitions(
-                    topic_id=topic_id, topic_name=topic.name, partitions=sorted(partitions)
-                )
-            )
-    return DescribedShareAssignment(topic_partitions=described)
+    partitions = named(call, topics, DescribedShareTopicPartitions)
+    return DescribedShareAssignment(topic_partitions=partitions)
 
 
 API = Api(

@@ -45,11 +45,13 @@ class DescribeShareGroupOffsetsResponsePartition:
     lag: int = int64("1+", default=-1)
     error_code: int = int16("0+")
     error_message: str | None = string("0+", nullable="0+", default=None)
-    # Ours, about dead letters. Other clients skip these; other brokers do not send them.
+    # Ours, about dead letters and for operators. Other clients skip these; other brokers do not
+    # send them.
     dying_count: int = int64("0+", tag=10_000)
     dead_letters_sent: int = int64("0+", tag=10_001)
     dead_letters_redriven: int = int64("0+", tag=10_002)
     dead_letters_trouble: str = string("0+", tag=10_003)
+    note: str = string("0+", tag=10_004)
 
 
 @struct
