@@ -56,6 +56,7 @@ def measure_latency(bootstrap: str, topic: str, load: Load) -> Latency:
 
 
 def percentile(values: list[float], share: float) -> float:
-    """The smallest value that this share of all is not above."""
+    """The smallest value that this share of all is not above, from 0 to 1."""
+    assert 0 <= share <= 1, f"{share} is not a share"
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

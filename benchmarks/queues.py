@@ -171,7 +171,7 @@ def waiting(mode: Mode, side: Side) -> Iterator[Figure]:
     found = pending(mode, side)
     name = f"{mode.queue_delayed:,} delayed messages"
     yield figure(name, "memory", found.memory, "MB", at_most=DELAYED_MB_MAX)
-    late = percentile(found.lateness, 99)
+    late = percentile(found.lateness, 0.99)
     yield figure(name, "after their time, p99", late, "ms", at_most=LATE_MS_MAX)
     yield figure(name, "after their time, median", median(found.lateness), "ms")
 
@@ -254,7 +254,7 @@ def hearing(mode: Mode, side: Side) -> Iterator[Figure]:
     waits = heard(mode, side)
     name = "a poll on an empty queue"
     yield figure(name, "after an arrival, median", median(waits), "ms", at_most=HEARD_MS_MEDIAN)
-    yield figure(name, "after an arrival, p99", percentile(waits, 99), "ms", at_most=HEARD_MS_MAX)
+    yield figure(name, "after an arrival, p99", percentile(waits, 0.99), "ms", at_most=HEARD_MS_MAX)
 
 
 def heard(mode: Mode, side: Side) -> list[float]:

@@ -160,6 +160,8 @@ class Poll:
         self._bytes_min = min(query.bytes_min, self._bytes_left)
         self._records_left = query.records_max
         self._parts = [_Part(wanted) for wanted in query.wanted]
+        # Whether its queues know of it.
+        self._is_waiting = False
         self._woken: asyncio.Future[None] | None = None
         # Whether news came while it was looking.
         self._has_news = False
@@ -198,14 +200,18 @@ class Poll:
         self._find()
         while not self._is_over:
             is_last = self._clock.monotonic() >= until
-            # First, so that nothing is missed that comes while it looks.
             self._has_news = False
-            self._wait()
+            if self._is_waiting:
+                # First, so that nothing is missed that comes while it looks.
+                self._wait()
             await self._look(is_last)
             await self._stored()
             if is_last or self._has_something():
                 return
-            await self._sleep(until)
+            if self._is_waiting:
+                await self._sleep(until)
+            # Most polls find something at once, and need not be known to their queues.
+            self._is_waiting = True
 
     def _find(self) -> None:
         for part in self._parts:
@@ -430,7 +436,7 @@ class Poll:
             self._woken = None
 
     def _leave(self) -> None:
-        for part in self._parts:
+        for part in self._parts if self._is_waiting else ():
             if part.queue is not None:
                 part.queue.leave(self)
 

@@ -9,7 +9,7 @@ has go to others at once. Requests may come over any connection. There is a limi
 when it is reached, a new one is refused, because none of those that are there may be dropped.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from penstock.frontdoor.kafka.errors import RefusedWith
@@ -24,6 +24,10 @@ EPOCH_MAX: Final = 2**31 - 1
 # Partitions in all sessions together, which bounds what they may cost.
 SESSION_PARTITIONS_MAX: Final = 500_000
 
+# How long a member that takes and acks without a pause gets records of one partition, while others
+# have some too.
+STAY_S_MAX: Final = 0.05
+
 ShareKey = tuple[TopicId, int]
 
 
@@ -34,9 +38,9 @@ class SessionKey(NamedTuple):
 
 class ShareSession:
     """The partitions stand in the order in which they are served; the one that was served last is
-    the last one."""
+    the last one, unless the session stays with it for a moment."""
 
-    __slots__ = ("_partitions", "connection_id", "epoch", "key")
+    __slots__ = ("_partitions", "_stays_until", "_stays_with", "connection_id", "epoch", "key")
 
     def __init__(self, key: SessionKey, connection_id: int, partitions: Iterable[ShareKey]) -> None:
         self.key = key
@@ -44,6 +48,8 @@ class ShareSession:
         # What the next request has to say.
         self.epoch = 1
         self._partitions = dict.fromkeys(partitions)
+        self._stays_with: ShareKey | None = None
+        self._stays_until = 0.0
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -51,17 +57,30 @@ class ShareSession:
     def __contains__(self, key: ShareKey) -> bool:
         return key in self._partitions
 
-    def in_turn(self, epoch: int) -> list[ShareKey]:
+    def in_turn(
+        self, epoch: int, acked: Collection[ShareKey] = (), now: float = 0.0
+    ) -> list[ShareKey]:
         """All partitions, in the order for a request with this epoch: each one begins with another
-        partition, or the first ones would be served alone as long as they have records."""
+        partition, or the first ones would be served alone as long as they have records.
+
+        But if the request acks what the last one got, and that is a moment ago, it begins with the
+        same one: the acks and the new leases are stored together.
+        """
         order = list(self._partitions)
         start = epoch % len(order) if order and epoch > INITIAL_EPOCH else 0
-        return order[start:] + order[:start]
+        order = order[start:] + order[:start]
+        last = self._stays_with
+        if last is not None and last in acked and now < self._stays_until and last in self:
+            order.remove(last)
+            order.insert(0, last)
+        return order
 
-    def served(self, key: ShareKey) -> None:
+    def served(self, key: ShareKey, now: float = 0.0) -> None:
         if key in self._partitions:
             del self._partitions[key]
             self._partitions[key] = None
+        if key != self._stays_with or now >= self._stays_until:
+            self._stays_with, self._stays_until = key, now + STAY_S_MAX
 
     def change(self, added: Iterable[ShareKey], forgotten: Iterable[ShareKey]) -> None:
         for key in added:

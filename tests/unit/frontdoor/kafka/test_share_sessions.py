@@ -7,6 +7,7 @@ import pytest
 from penstock.frontdoor.kafka.errors import error_code
 from penstock.frontdoor.kafka.share_sessions import (
     EPOCH_MAX,
+    STAY_S_MAX,
     SessionKey,
     ShareKey,
     ShareSession,
@@ -93,6 +94,21 @@ def test_the_partition_that_was_served_goes_to_the_end() -> None:
     session.served(FIRST)
     session.served((TOPIC, 9))
     assert session.in_turn(0) == [SECOND, THIRD, FIRST]
+
+
+def test_a_member_that_acks_at_once_stays_with_its_partition_for_a_moment() -> None:
+    session = ShareSession(key(), HERE, [FIRST, SECOND, THIRD])
+    session.served(FIRST, 10.0)
+    soon, late = 10.0 + STAY_S_MAX / 2, 10.0 + STAY_S_MAX
+    assert session.in_turn(3, [FIRST], soon) == [FIRST, SECOND, THIRD]
+    assert session.in_turn(3, [], soon) == [SECOND, THIRD, FIRST], "it acks nothing"
+    assert session.in_turn(3, [THIRD], soon) == [SECOND, THIRD, FIRST], "it acks another"
+    session.served(FIRST, soon)
+    assert session.in_turn(3, [FIRST], late) == [SECOND, THIRD, FIRST], "others have their turn"
+    session.served(SECOND, late)
+    assert session.in_turn(3, [SECOND], late) == [SECOND, THIRD, FIRST]
+    session.change([], [SECOND])
+    assert session.in_turn(2, [SECOND], late) == [THIRD, FIRST], "it was forgotten"
 
 
 def test_a_new_session_takes_the_place_of_the_old_one() -> None:

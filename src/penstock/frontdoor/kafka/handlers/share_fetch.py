@@ -9,8 +9,9 @@ say on the way what became of earlier ones (KIP-932).
   beside that of the fetch.
 - Leases are durable before their records leave. The answer names the leased offsets; its batches
   may hold others around them, which the client skips.
-- Partitions take turns at being served first. Those without records, errors and acknowledgements
-  are left out of the answer.
+- Partitions take turns at being served first. A member that acks at once what it got stays with its
+  partition for a moment, so that its acks and its next leases are stored together. Partitions
+  without records, errors and acknowledgements are left out of the answer.
 - Version 2 can ask for no more records than its limit, whatever the batches (KIP-1206), and renew
   leases (KIP-1222). Such a request fetches nothing: its limits must be 0.
 - A client that asks the wrong broker learns the right one.
@@ -187,7 +188,8 @@ async def _fetch(
 ) -> None:
     wanted: list[WantedShare] = []
     bytes_max = min(request.max_bytes, call.services.limits.fetch_bytes_max)
-    for share in session.in_turn(request.share_session_epoch):
+    # By now there are just parts of partitions that are acked.
+    for share in session.in_turn(request.share_session_epoch, parts, call.now):
         refused = check_partition(call.services.topics, share)
         if refused is None:
             wanted.append(WantedShare(topic_id=share[0], partition=share[1], bytes_max=bytes_max))
@@ -208,10 +210,12 @@ async def _fetch(
         is_exact=request.share_acquire_mode == RECORD_LIMIT,
     )
     for acquired in await call.services.queues.acquired(query):
-        _add_acquired(parts, session, acquired)
+        _add_acquired(parts, session, acquired, call.now)
 
 
-def _add_acquired(parts: Parts, session: ShareSession, acquired: AcquiredPartition) -> None:
+def _add_acquired(
+    parts: Parts, session: ShareSession, acquired: AcquiredPartition, now: float
+) -> None:
     share = (acquired.wanted.topic_id, acquired.wanted.partition)
     if acquired.reason is not None:
         part = _part(parts, share)
@@ -226,7 +230,7 @@ def _add_acquired(parts: Parts, session: ShareSession, acquired: AcquiredPartiti
             )
             for each in acquired.ranges
         ]
-        session.served(share)
+        session.served(share, now)
     elif isinstance(acquired.records, FileRange):
         acquired.records.release()
 
