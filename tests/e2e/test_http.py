@@ -259,6 +259,7 @@ def test_a_taken_port_is_refused_with_a_sentence(make_broker: MakeBroker) -> Non
         with pytest.raises(DidNotStart) as refused:
             broker.start()
     assert f"can't listen on {address}: the address is already in use" in refused.value.stderr
+    assert "Choose another one with --http HOST:PORT." in refused.value.stderr
     assert not broker.data_dir.exists()
 
 

@@ -1,7 +1,9 @@
 """`penstock doctor`: looks for what would keep a node or a pipeline from working here."""
 
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -19,6 +21,9 @@ from penstock.cli.output import counted, print_json, print_table
 _FLAGS = ("data_dir", "node", "kafka", "http", "peer", "config")
 _COLOURS = {State.OK: "green", State.WARNING: "yellow", State.PROBLEM: "red"}
 FOUND_A_PROBLEM = 1
+# Behind the state and the name of a check.
+_TEXT_FROM = 25
+_TEXT_WIDTH_MIN = 20
 
 
 def _setting_options(command: Any) -> Any:
@@ -110,6 +115,17 @@ def _write_bundle(file: Path, entries: Sequence[Entry], is_agreed: bool, is_quie
 
 def _print(finding: Finding) -> None:
     state = click.style(f"{finding.state:<8}", fg=_COLOURS[finding.state])
-    click.echo(f"{state} {finding.name:<15} {finding.text}")
+    first, *more = _lines(finding.text)
     if finding.advice:
-        click.echo(f"{'':<8} {'':<15} {finding.advice}")
+        more += _lines(finding.advice)
+    click.echo(f"{state} {finding.name:<15} {first}")
+    for line in more:
+        click.echo(f"{'':<{_TEXT_FROM}}{line}")
+
+
+def _lines(text: str) -> list[str]:
+    """In a terminal as wide as there is room for; elsewhere one line, which `grep` finds."""
+    if not sys.stdout.isatty():
+        return [text]
+    width = max(_TEXT_WIDTH_MIN, shutil.get_terminal_size().columns - _TEXT_FROM)
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]

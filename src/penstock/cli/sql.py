@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 # More rows do not make a table that a person reads.
 ROWS_SHOWN_MAX = 1_000
+# What a drawn table has between two columns, and once more around them.
+TABLE_GAP = 3
 FORMATS = ("auto", "json", "text", "bytes", "avro", "protobuf")
 
 
@@ -125,12 +128,35 @@ def _print_csv(names: Sequence[str], rows: Iterator[tuple[Any, ...]]) -> None:
 
 
 def _print_table(names: Sequence[str], rows: Iterator[tuple[Any, ...]]) -> None:
-    shown = list(islice(rows, ROWS_SHOWN_MAX))
-    print_table(names, ([_cell(value) for value in row] for row in shown))
+    shown = [[_cell(value) for value in row] for row in islice(rows, ROWS_SHOWN_MAX)]
+    if sys.stdout.isatty() and width_of(names, shown) > shutil.get_terminal_size().columns:
+        _print_one_by_one(names, shown)
+    else:
+        print_table(names, shown)
     left = sum(1 for _ in rows)
     if left:
         total = counted(len(shown) + left, "row")
         click.echo(f"{total}; the first {len(shown):,} are shown.", err=True)
+
+
+def width_of(names: Sequence[str], rows: Sequence[Sequence[Cell]]) -> int:
+    """How wide a table would be that is drawn in a terminal."""
+    columns = zip(names, *rows, strict=True)
+    widths = (max(len(_shown(cell)) for cell in column) for column in columns)
+    return 1 + sum(width + TABLE_GAP for width in widths)
+
+
+def _print_one_by_one(names: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
+    """A line for each column: one of a table would be folded into columns of a few letters."""
+    widest = max(map(len, names))
+    for number, row in enumerate(rows, 1):
+        click.echo(f"row {number:,}")
+        for name, cell in zip(names, row, strict=True):
+            click.echo(f"  {name:<{widest}}  {_shown(cell)}".rstrip())
+
+
+def _shown(cell: Cell) -> str:
+    return "" if cell is None else str(cell)
 
 
 def _cell(value: Any) -> Cell:

@@ -152,7 +152,8 @@ class LedQueue:
         for task in list(self._tasks):
             task.cancel()
         opened = self._opened
-        self._void(refused)
+        # One line for each of thousands of queues would hide what else a node says as it stops.
+        self._void(refused, level=logging.DEBUG)
         if opened is not None and not opened.is_settled:
             opened.settle(refused)
         self._on_closed(self)
@@ -523,9 +524,9 @@ class LedQueue:
             machine = self._open_machine()
             machine.apply(self._keys.follow(change, machine, self._settings_of()))
 
-    def _void(self, refused: Refused) -> None:
+    def _void(self, refused: Refused, level: int = logging.INFO) -> None:
         """What was decided may never be stored: the copy goes, with all who waited for it."""
-        logger.info("%s is dropped: %s", self.key, refused.detail)
+        logger.log(level, "%s is dropped: %s", self.key, refused.detail)
         self._machine = self._keys = None
         self._opened = None
         self._deadlines.clear()

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import gc
 import logging
 import os
@@ -91,11 +92,11 @@ async def _serve(settings: Settings, manager: ServiceManager) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     # Before anything is written: a refused start leaves no directory behind.
-    await check_free(settings.kafka)
+    await _check("kafka", check_free(settings.kafka))
     if settings.opens_peer_door():
-        await check_free(settings.peer)
-    for endpoint in settings.other_doors().values():
-        await check_free_soon(endpoint)
+        await _check("peer", check_free(settings.peer))
+    for door, endpoint in settings.other_doors().items():
+        await _check(door, check_free_soon(endpoint))
     node = Node(settings)
     bound = await _started(node, stop)
     if bound is None:
@@ -105,10 +106,8 @@ async def _serve(settings: Settings, manager: ServiceManager) -> None:
     others = "".join(f" {door}={endpoint}" for door, endpoint in node.doors.items())
     if node.peer is not None:
         others += f" peer={node.peer}"
-    print(
-        f"penstock node {settings.node} ready: kafka={bound}{others} data={settings.data_dir}",
-        flush=True,
-    )
+    line = f"penstock node {settings.node} ready: kafka={bound}{others} data={settings.data_dir}"
+    print(_for_people(line) if sys.stdout.isatty() else line, flush=True)
     manager.ready(f"Node {settings.node} serves Kafka clients at {bound}.")
     # What was built so far lives as long as the process: no collection need look at it again, and
     # one over thousands of partitions would hold up every client.
@@ -120,6 +119,29 @@ async def _serve(settings: Settings, manager: ServiceManager) -> None:
     Thread(target=_end_if_the_disk_hangs, args=(settings.data_dir,), daemon=True).start()
     await node.stop()
     logger.info("stopped")
+
+
+async def _check(setting: str, checking: Coroutine[Any, Any, None]) -> None:
+    """Says how to choose another address, if that is the trouble."""
+    try:
+        await checking
+    except StartRefused as refused:
+        cause = refused.__cause__
+        if isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE:
+            hint = f"Choose another one with --{setting} HOST:PORT."
+            raise StartRefused(f"{refused} {hint}") from cause
+        raise
+
+
+def _for_people(line: str) -> str:
+    """Broken where it may be, so that a terminal does not break addresses."""
+    import shutil
+    import textwrap
+
+    width = shutil.get_terminal_size().columns
+    return textwrap.fill(
+        line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _end_if_the_disk_hangs(directory: Path) -> None:
