@@ -52,7 +52,7 @@ IMPURE_MODULES = {"asyncio", "socket", "os", "time", "random", "threading", "sub
 
 # Modules that the path from process start to the first answer must not load: they would eat the
 # start budget of 300 ms (docs/adr/0013-click-and-own-settings.md).
-SLOW_MODULES = ("rich", "yaml", "confluent_kafka", "pydantic", "numpy", "pytest")
+SLOW_MODULES = ("rich", "yaml", "confluent_kafka", "pydantic", "numpy", "opentelemetry", "pytest")
 
 
 @cache

@@ -4,7 +4,9 @@ record was given up."""
 
 import re
 import shutil
+import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -17,22 +19,37 @@ import yaml
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from penstock.client.free_ports import free_ports
-from penstock.model.endpoint import Endpoint
-from penstock.pipelines.running.metrics import MetricsWatcher, metrics_server
-from penstock.pipelines.running.watching import Nobody, run_view
+from penstock.spark.java import JavaNotFound, find_java
 from penstock.testing import ProcessCluster
 from tests.dashboards import DASHBOARDS
+from tests.e2e.processes import clean_environment
 from tests.e2e.queue_members import produce
 from tests.e2e.test_client_metrics import SET, edited
 from tests.e2e.test_dead_letters import GROUP, TOPIC, Worker, begin, rejecting
 from tests.test_dashboards import RULES, alerts
-from tests.unit.pipelines.test_pipeline_metrics import RUN, batch
 from tests.waiting import wait_until
 
 # One after the other: two clusters at once on two cores would measure each other.
-pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(600)]
 
-ORDERS, SLOW = "orders", "slow"
+ORDERS, READINGS, SLOW = "orders", "readings", "slow"
+# A flow that decodes, one for what it can't decode, and as little else as Spark allows.
+PIPELINE = """
+pipeline: iot
+storage: ${folder}/storage
+parameters: {brokers: "", folder: ""}
+sources:
+  readings:
+    topic: readings
+    brokers: ${brokers}
+    starting: earliest
+    decode: {format: json, schema: celsius DOUBLE}
+    dead_letters: readings-dead
+flows:
+  clean:
+    from: readings
+    to: {parquet: "${folder}/clean"}
+"""
 HOUR_MS = 3_600_000
 # Those that the scripted run makes true; of the others, what they compare has values.
 FIRING = {
@@ -96,6 +113,45 @@ class Prometheus:
         self._log.close()
 
 
+class RunningPipeline:
+    """`penstock pipeline run` on a small Spark of its own."""
+
+    def __init__(self, folder: Path, bootstrap: str) -> None:
+        (port,) = free_ports(1)
+        self.address = f"127.0.0.1:{port}"
+        self._bootstrap = bootstrap
+        path = folder / "pipeline.yaml"
+        path.write_text(PIPELINE)
+        self._log = (folder / "pipeline.log").open("wb")
+        given = [f"brokers={bootstrap}", f"folder={folder}"]
+        self._process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "penstock.cli.main", "pipeline", "run", str(path)),
+                *(word for each in given for word in ("-p", each)),
+                *("--master", "local[1]", "--conf", "spark.ui.enabled=false"),
+                *("--metrics", self.address),
+            ],
+            stdout=self._log,
+            stderr=self._log,
+            env=clean_environment({"SPARK_LOCAL_IP": "127.0.0.1"}),
+        )
+
+    def feed(self, *values: bytes) -> None:
+        producer = Producer({"bootstrap.servers": self._bootstrap, "log_level": 2})
+        for value in values:
+            producer.produce(READINGS, value)
+        assert producer.flush(60) == 0
+
+    def close(self) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(60)
+        finally:
+            self._process.kill()
+            self._process.wait(30)
+            self._log.close()
+
+
 def send(bootstrap: str, count: int, at_ms: int) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 2})
     for number in range(count):
@@ -133,20 +189,26 @@ def scraped(cluster: ProcessCluster) -> list[str]:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Prometheus, ProcessCluster]]:
     if shutil.which("prometheus") is None:
         pytest.skip("needs the Debian package prometheus")
+    try:
+        find_java()
+    except JavaNotFound as missing:
+        pytest.skip(str(missing))
     folder = tmp_path_factory.mktemp("prometheus")
     with ExitStack() as ends:
         cluster = ends.enter_context(ProcessCluster(folder / "cluster"))
-        pipeline = MetricsWatcher("iot", Nobody())
-        pipeline.show(run_view(RUN, lambda flow: None))
-        served = ends.enter_context(metrics_server(pipeline, Endpoint("127.0.0.1", 0)))
+        cluster.create_topic(READINGS)
+        # First, because Spark takes longest to start.
+        pipeline = RunningPipeline(folder, cluster.bootstrap)
+        ends.callback(pipeline.close)
+        pipeline.feed(b'{"celsius": 21.5}')
         nodes = [node.http for node in cluster.nodes.values()]
-        prometheus = Prometheus(folder, {"penstock": nodes, "pipelines": [str(served)]})
+        prometheus = Prometheus(folder, {"penstock": nodes, "pipelines": [pipeline.address]})
         ends.callback(prometheus.close)
         script(prometheus, cluster, pipeline)
         yield prometheus, cluster
 
 
-def script(prometheus: Prometheus, cluster: ProcessCluster, pipeline: MetricsWatcher) -> None:
+def script(prometheus: Prometheus, cluster: ProcessCluster, pipeline: RunningPipeline) -> None:
     bootstrap = cluster.bootstrap
     cluster.create_topic(ORDERS, partitions=3)
     (one, *_) = bootstrap.split(",")
@@ -163,13 +225,15 @@ def script(prometheus: Prometheus, cluster: ProcessCluster, pipeline: MetricsWat
         for query in (
             "penstock_queue_deliveries_total > 0",
             f'penstock_group_lag_records{{group="{SLOW}"}} > 0',
-            "penstock_pipeline_rows_in_total",
+            'penstock_pipeline_rows_in_total{flow="clean"} > 0',
             "penstock_client_metric",
         ):
-            wait_until(query, lambda query=query: prometheus.ask(query), 30)  # type: ignore[misc]
+            wait_until(query, lambda query=query: prometheus.ask(query))  # type: ignore[misc]
         produce(bootstrap, TOPIC, ["bad"], 1)
         send(bootstrap, 20, old_ms)
-        pipeline.finished("clean", batch(10, 1))
+        pipeline.feed(b"not JSON", b'{"celsius": 3.5}')
+        letters = "penstock_pipeline_dead_letters_total > 0"
+        wait_until("undecodable", lambda: prometheus.ask(letters))
         wait_until("dead", lambda: prometheus.ask("penstock_queue_dead_letters_total > 0"))
     victim = cluster.leader(ORDERS, 1)
     victim.kill()

@@ -1,6 +1,7 @@
 """A message is followed by its trace: from the producer through each delivery attempt to the
 consumer and the dead letter, whatever door it takes."""
 
+import gc
 import json
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
+from penstock import AsyncConsumer, AsyncProducer, AsyncQueue
 from penstock.client import Consumer, Message, Producer, Queue
 from penstock.client.child_broker import ChildBroker
 from tests.documents import ROOT, Document
@@ -24,7 +26,7 @@ from tests.e2e.grpc_client import Client, Generated
 from tests.e2e.processes import clean_environment
 from tests.e2e.queue_session import configure_group
 from tests.e2e.topics import create_topic
-from tests.otlp_collector import OtlpCollector, otlp_collector
+from tests.otlp_collector import CollectedSpan, OtlpCollector, otlp_collector
 from tests.waiting import wait_until
 
 ATTEMPTS = 2
@@ -128,6 +130,57 @@ def test_one_trace_from_the_producer_to_the_dead_letter(
     assert traceparent.startswith(f"00-{trace_id}-{poison.span_id}-0".encode())
     assert metric(node, "penstock_spans_exported_total") >= 4
     assert metric(node, "penstock_spans_dropped_total") == 0
+
+
+async def test_loops_and_asyncio_are_traced(
+    node: ChildBroker, collector: OtlpCollector, program: trace.Tracer
+) -> None:
+    topic = create_topic(node.bootstrap)
+    roots = []
+    for number in range(2):
+        with program.start_as_current_span("order") as root:
+            async with AsyncProducer(node.bootstrap) as producer:
+                await producer.send_and_wait(topic, str(number))
+        roots.append(f"{root.get_span_context().trace_id:032x}")
+    with Consumer(topic, bootstrap=node.bootstrap) as consumer:
+        for record in consumer:
+            # It is the current span, until the loop asks for the next record.
+            current = trace.get_current_span().get_span_context()
+            assert f"{current.trace_id:032x}" == roots[record.offset]
+            if record.offset == 1:
+                break
+    del consumer
+    async with AsyncConsumer(topic, bootstrap=node.bootstrap) as reader:
+        async for record in reader:
+            if record.offset == 1:
+                break
+    with Consumer(topic, bootstrap=node.bootstrap) as consumer:
+        batches = consumer.batches()
+        seen = len(next(batches))
+        while seen < 2:
+            seen += len(next(batches))
+        batches.close()
+    async with AsyncQueue(topic, group=fresh("loop"), bootstrap=node.bootstrap) as queue:
+        taken = 0
+        async for _ in queue:
+            taken += 1
+            if taken == 2:
+                queue.stop()
+
+    sends = collector.named(f"send {topic}")
+    assert [span.trace_id for span in sends] == roots
+
+    def processed() -> list[CollectedSpan]:
+        return collector.named(f"process {topic}")
+
+    batch_key = "messaging.batch.message_count"
+    # Of the reader that was left in the middle of a record, the last is ended by the collector
+    # of garbage.
+    wait_until("all spans", lambda: gc.collect() >= 0 and len(processed()) >= 7)
+    alone = [span for span in processed() if batch_key not in span.attributes]
+    together = [span for span in processed() if batch_key in span.attributes]
+    assert sorted(span.trace_id for span in alone) == sorted(roots * 3)
+    assert sorted(link for span in together for link in span.links) == sorted(roots)
 
 
 def asked(node: ChildBroker, path: str, body: dict[str, Any], **headers: str) -> Any:

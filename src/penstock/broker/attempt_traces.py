@@ -11,7 +11,7 @@ A node traces only if it is set to. Then its queues are `TracedQueue`s. Otherwis
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from penstock.model.errors import Refused, StorageDamaged
 from penstock.model.file_ranges import FileRange
 from penstock.model.ids import MemberId
-from penstock.model.limits import MIB
+from penstock.model.limits import KIB, MIB
 from penstock.model.trace_context import TraceContext, context_of
 from penstock.observe.tracing import SYSTEM, PastSpan, SpanCounts, SpanKind
 from penstock.queues.commands import AckBatch, AckType, AcquiredRange
@@ -27,7 +27,8 @@ from penstock.queues.layout import QueueKey
 from penstock.queues.leading import LedQueue
 from penstock.queues.letters import Death, Plan
 from penstock.queues.transitions import EVENTS, Event
-from penstock.records.batch import decode_records
+from penstock.records.batch import HEADER_SIZE, decode_records, parse_header
+from penstock.records.errors import CorruptBatch
 from penstock.records.traced import traced_in
 from penstock.replication.commit import Commit
 from penstock.replication.replica import Replica
@@ -40,6 +41,7 @@ NOTES_MAX: Final = 1_000
 OPEN_MAX: Final = 50_000
 # Read of the log for what one poll leased. What lies behind it is not traced.
 READ_BYTES: Final = MIB
+CHUNK_BYTES: Final = 64 * KIB
 _ANY_ATTEMPT: Final = 2**31
 
 # What ended an attempt, and whether that is a failure. What is not here ends none.
@@ -147,18 +149,21 @@ class AttemptTraces:
         found: FileRange,
         now_ns: int,
     ) -> None:
+        last = acquired[-1].last
         try:
-            data = found.read()
-        except (OSError, StorageDamaged):
+            traced = [each for data in _batches(found, last) for each in traced_in(data, last)]
+        except (OSError, StorageDamaged, CorruptBatch):
             self._counts.untracked += 1
             return
         finally:
             found.release()
+        if not traced:
+            return
         attempts = {
             offset: each.attempt for each in acquired for offset in range(each.first, each.last + 1)
         }
         of_queue = self._open.setdefault(key, {})
-        for offset, parent in traced_in(data, acquired[-1].last):
+        for offset, parent in traced:
             if offset not in attempts:
                 continue
             if self._open_count >= OPEN_MAX and offset not in of_queue:
@@ -227,6 +232,30 @@ class AttemptTraces:
                     fault=_DEATHS.get(letter.death, "given up"),
                 )
             )
+
+
+def _batches(found: FileRange, last: int) -> Iterator[bytes]:
+    """Whole batches, some at a time, up to that which holds the offset."""
+    at, wanted = 0, CHUNK_BYTES
+    while at < len(found):
+        data = found.file.pread(min(wanted, len(found) - at), found.position + at)
+        end, wanted = 0, CHUNK_BYTES
+        while end + HEADER_SIZE <= len(data):
+            header = parse_header(data, end)
+            if header.base_offset > last:
+                yield data[:end]
+                return
+            if end + header.size > len(data):
+                # It may be larger than what is read at a time.
+                wanted = max(wanted, header.size)
+                break
+            end += header.size
+        if end:
+            yield data[:end]
+            at += end
+        elif at + len(data) == len(found) or len(data) < HEADER_SIZE:
+            # Cut off.
+            return
 
 
 def _delivery(

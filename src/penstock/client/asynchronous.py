@@ -317,8 +317,10 @@ class AsyncConsumer:
                 await asyncio.sleep(0)
             for record in records:
                 span = self._consumer.begin_span(record)
-                yield record
-                self._consumer.end_span(span)
+                try:
+                    yield record
+                finally:
+                    self._consumer.end_span(span)
                 self._consumer.done([record])
 
     async def batches(self) -> AsyncIterator[list[ConsumedRecord]]:
@@ -326,7 +328,11 @@ class AsyncConsumer:
         while not self._is_stopping.is_set():
             records = await self.poll()
             if records:
-                yield records
+                span = self._consumer.begin_batch_span(records)
+                try:
+                    yield records
+                finally:
+                    self._consumer.end_span(span)
                 await self._in_thread(partial(self._consumer.settle, records))
 
     def _at_hand(self) -> list[ConsumedRecord]:

@@ -8,7 +8,6 @@ import signal
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -233,9 +232,7 @@ class Consumer:
                     if self._tracing is None:
                         yield record
                     else:
-                        with self._tracing.processing(
-                            record.topic, record.headers, self._place_of(record)
-                        ):
+                        with self._tracing.current(self.begin_span(record)):
                             yield record
                     self.done([record])
 
@@ -248,8 +245,11 @@ class Consumer:
             while not self._is_stopping:
                 records = self.poll()
                 if records:
-                    with self._processing_batch(records):
+                    if self._tracing is None:
                         yield records
+                    else:
+                        with self._tracing.current(self.begin_batch_span(records)):
+                            yield records
                     self.settle(records)
 
     def settle(self, records: Sequence[ConsumedRecord]) -> None:
@@ -294,13 +294,14 @@ class Consumer:
 
     # Traces, in programs that make some
 
-    def _processing_batch(self, records: Sequence[ConsumedRecord]) -> AbstractContextManager[Any]:
+    def begin_batch_span(self, records: Sequence[ConsumedRecord]) -> Any:
+        """Of several that are processed together."""
         if self._tracing is None:
-            return nullcontext()
+            return None
         topics = list({record.topic: None for record in records})
         headers = (record.headers for record in records)
         group = {"messaging.consumer.group.name": self._group}
-        return self._tracing.processing_batch(topics, headers, group)
+        return self._tracing.begin_batch(topics, headers, group)
 
     def begin_span(self, record: ConsumedRecord) -> Any:
         """Of a record that is processed; None in a program that does not trace."""

@@ -207,7 +207,7 @@ class Queue:
         """While a message is processed: a span, in programs that trace. Loops and `work` use it."""
         if self._tracing is None:
             return nullcontext()
-        return self._tracing.processing(message.topic, message.headers, self._place_of(message))
+        return self._tracing.current(self.begin_span(message))
 
     def begin_span(self, message: Message) -> Any:
         if self._tracing is None:
@@ -291,9 +291,11 @@ class AsyncQueue:
         while not self._is_stopping.is_set():
             for message in await self.take(timeout_s=LOOK_S):
                 span = self._queue.begin_span(message)
-                yield message
-                if span is not None:
-                    span.end()
+                try:
+                    yield message
+                finally:
+                    if span is not None:
+                        span.end()
                 if not message.is_settled:
                     _report(message, message.ack())
 

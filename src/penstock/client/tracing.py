@@ -8,8 +8,8 @@ follow OpenTelemetry's conventions for messaging.
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from penstock.model.trace_context import TRACEPARENT, TraceContext, context_of
@@ -78,15 +78,10 @@ class ClientTracing:
 
     # Processing
 
-    @contextmanager
-    def processing(
-        self, topic: str, headers: Headers, attributes: Mapping[str, str | int | None]
-    ) -> Iterator[Any]:
-        """While a record is processed. The span is the program's current one meanwhile, so that
-        what it sends is part of the same trace."""
-        span = self.begin(topic, headers, attributes)
-        with self._trace.use_span(span, end_on_exit=True):
-            yield span
+    def current(self, span: Any) -> AbstractContextManager[Any]:
+        """While a record is processed: the span is the program's current one meanwhile, so that
+        what it sends is part of the same trace. It ends with the block."""
+        return self._trace.use_span(span, end_on_exit=True)
 
     def begin(
         self, topic: str, headers: Headers, attributes: Mapping[str, str | int | None]
@@ -101,14 +96,14 @@ class ClientTracing:
             attributes=_named("process", topic, attributes),
         )
 
-    @contextmanager
-    def processing_batch(
+    def begin_batch(
         self,
         topics: Sequence[str],
         headers: Iterable[Headers],
         attributes: Mapping[str, str | int | None],
-    ) -> Iterator[Any]:
-        """While several records are processed together: they may be of several traces."""
+    ) -> Any:
+        """The span of several records that are processed together, which may be of several
+        traces."""
         links: dict[TraceContext, None] = {}
         count = 0
         for each in headers:
@@ -117,14 +112,13 @@ class ClientTracing:
             if found is not None:
                 links[found] = None
         name = topics[0] if len(topics) == 1 else "several topics"
-        with self._tracer.start_as_current_span(
+        named = _named("process", name, attributes)
+        return self._tracer.start_span(
             f"process {name}",
             kind=self._trace.SpanKind.CONSUMER,
-            attributes=_named("process", name, attributes)
-            | {"messaging.batch.message_count": count},
+            attributes=named | {"messaging.batch.message_count": count},
             links=self._links(links),
-        ) as span:
-            yield span
+        )
 
     def _fail(self, span: Any, fault: str) -> None:
         span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, fault))

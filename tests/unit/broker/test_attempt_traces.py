@@ -172,6 +172,23 @@ def test_a_dead_letter_keeps_its_place_in_the_trace(tmp_path: Path, copies: str)
     on_traced(scenario, tmp_path, errors_deadletterqueue_copy_record_enable=copies)
 
 
+@pytest.mark.parametrize("chunk_bytes", [61, 100, 300, 1_000])
+def test_batches_are_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk_bytes: int
+) -> None:
+    monkeypatch.setattr(attempt_traces, "CHUNK_BYTES", chunk_bytes)
+
+    async def scenario(node: TracedNode) -> None:
+        for size in (1, 500, 2):
+            await node.send_traced(b"x" * size, b"y")
+        await node.poll(records_max=4, is_exact=True)
+        assert await node.acknowledge(0, 3) is None
+        assert [offset for _, offset, *_ in node.spans()] == [0, 1, 2, 3]
+        assert node.counts.untracked == 0
+
+    on_traced(scenario, tmp_path)
+
+
 def test_what_the_producer_does_not_want_traced_is_not(tmp_path: Path) -> None:
     async def scenario(node: TracedNode) -> None:
         await node.send_traced(b"a", context=TRACE._replace(is_sampled=False))
