@@ -1,17 +1,21 @@
-"""The schema registry: how long it loads, what it takes, and how fast it answers."""
+"""The schema registry: how long it loads, what it takes, and how fast it answers, also beside
+another one: Apicurio's, which serves the same paths from memory."""
 
 import http.client
+import itertools
 import json
 import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psutil
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.e2e.apicurio import apicurio, missing
 
-from benchmarks.figures import Figure
+from benchmarks.figures import Figure, Note, median
 from benchmarks.modes import Mode
 from benchmarks.probe import rss_megabytes
 from penstock.client.child_broker import ChildBroker
@@ -20,10 +24,15 @@ SCHEMAS = 10_000
 FIELDS = 10
 TOPIC = "_schemas"
 TIMEOUT_S = 60.0
+# Beside the other registry.
+BESIDE_SCHEMAS = 100
+LOOK_UPS = 500
+ROUNDS = 9
+RATIO_MIN = 1.0
 HEADERS = {"content-type": "application/vnd.schemaregistry.v1+json"}
 
 
-def run(mode: Mode, folder: Path) -> Iterator[Figure]:
+def run(mode: Mode, folder: Path) -> Iterator[Figure | Note]:
     seed = random.Random(7)
     with ChildBroker(folder / "data") as broker:
         fill(broker.bootstrap)
@@ -59,6 +68,61 @@ def run(mode: Mode, folder: Path) -> Iterator[Figure]:
             for each in range(1, 201)
         )
         yield figure("register, p99", 1_000 * took[len(took) * 99 // 100], "ms")
+    yield from beside_apicurio(mode, folder)
+
+
+def beside_apicurio(mode: Mode, folder: Path) -> Iterator[Figure | Note]:
+    """Look-ups by id on one connection, in turns, of the same schemas; both are warm."""
+    if missing():
+        names = ", ".join(missing())
+        yield Note(topic="registry", text=f"Apicurio was not measured: there is no {names}.")
+        return
+    with ChildBroker(folder / "beside") as broker, apicurio() as theirs:
+        sides = [Side(f"http://{broker.http}"), Side(theirs)]
+        for side in sides:
+            side.fill()
+        warm_up_until = time.monotonic() + mode.warm_up_seconds
+        while time.monotonic() < warm_up_until:
+            for side in sides:
+                side.rate(LOOK_UPS)
+        rates: list[list[float]] = [[], []]
+        for number in range(ROUNDS if mode.is_judged else 1):
+            # Who is second finds a machine that the first has warmed up.
+            for which in sorted((0, 1), reverse=number % 2 == 1):
+                rates[which].append(sides[which].rate(LOOK_UPS))
+    ours, others = (median(each) for each in rates)
+    yield figure("look-ups by id beside another registry", ours, "requests/s")
+    yield figure("the same there (Apicurio 2.6, warm)", others, "requests/s")
+    ratio = median([own / other for own, other in zip(*rates, strict=True)])
+    yield Figure(
+        workload="registry",
+        name="our rate / theirs, median round",
+        value=ratio,
+        unit="",
+        at_least=RATIO_MIN,
+    )
+
+
+class Side:
+    """One of the two registries, on one connection."""
+
+    def __init__(self, base: str) -> None:
+        url = urlsplit(base)
+        self._client = http.client.HTTPConnection(url.netloc, timeout=TIMEOUT_S)
+        self._path = url.path
+        self._ids: list[int] = []
+
+    def fill(self) -> None:
+        for number in range(BESIDE_SCHEMAS):
+            path = f"{self._path}/subjects/beside-{number}/versions"
+            answer = ask(self._client, "POST", path, {"schema": schema(number)})
+            self._ids.append(json.loads(answer)["id"])
+
+    def rate(self, count: int) -> float:
+        started = time.monotonic()
+        for each in itertools.islice(itertools.cycle(self._ids), count):
+            ask(self._client, "GET", f"{self._path}/schemas/ids/{each}")
+        return count / (time.monotonic() - started)
 
 
 def schema(number: int) -> str:

@@ -22,6 +22,7 @@ from benchmarks.spark_memory import growth
 from benchmarks.tree_cpu import cpu_seconds_between
 
 from tests.documents import ROOT
+from tests.e2e import apicurio
 from tests.spark.class_archive import JVM_FLAGS
 
 Bounds = dict[tuple[str, str], float]
@@ -62,6 +63,12 @@ PROMISED: Bounds = {
     ("consume 100 B", "broker CPU / client CPU"): 1,
     ("produce 1 KB", "broker CPU / client CPU"): 1,
     ("consume 1 KB", "broker CPU / client CPU"): 1,
+    ("metrics", "what metrics add, median round"): 0.5,
+    ("metrics", "a scrape of 30 partitions, CPU of both processes"): 60,
+    ("metrics", "its longest turn of the event loop"): 5,
+    ("registry", "load 10,000 schemas"): 3,
+    ("registry", "memory that 10,000 schemas add"): 100,
+    ("registry", "look-up by id, p99"): 2,
     ("http", "memory of the broker before the first request"): 60,
     ("http", "memory of both processes after it"): 95,
     ("restart after kill -9", "first Metadata answered"): 2,
@@ -116,6 +123,8 @@ PROMISED_AT_LEAST = {
 for peer in {"JetStream", "Redis"} - door_peers.missing().keys():
     PROMISED_AT_LEAST["http", f"one record a request, times {peer}"] = 1
     PROMISED_AT_LEAST["http", f"batches of 100 B, times {peer}"] = 2
+if not apicurio.missing():
+    PROMISED_AT_LEAST["registry", "our rate / theirs, median round"] = 1
 LATENCY = ("many-partitions", "steady-load")
 if shutil.which("mvn") is not None:
     # Without Maven there are no jars of Spark's own connector, and the report says so instead.

@@ -1,13 +1,7 @@
-"""Compares the registry with Apicurio's, which serves Confluent's API too.
-
-Needs Java and the environment variable APICURIO: the folder of an unpacked
-apicurio-registry-app-2.6.13.Final-all.tar.gz (on Maven Central).
-"""
+"""Compares the registry with Apicurio's, which serves Confluent's API too."""
 
 import json
-import os
 import statistics
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,15 +10,13 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.ports import free_port
+from tests.e2e.apicurio import apicurio, missing
 from tests.e2e.processes import Broker
 from tests.soak.conftest import Tell
 from tests.soak.registry_requests import conversation
-from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(300)]
 
-START_S = 120.0
 # The first ones of a JVM are slow; the median is not of them.
 LOOK_UPS = 2_000
 # By the beginning of a request's name: what is different on purpose, and why.
@@ -62,31 +54,11 @@ DIFFERENCES = {
 
 
 @pytest.fixture
-def apicurio() -> Iterator[str]:
-    folder = os.environ.get("APICURIO")
-    if folder is None:
-        pytest.skip("APICURIO does not name the folder of an unpacked Apicurio Registry")
-    (runner,) = Path(folder).glob("*-runner.jar")
-    port = free_port()
-    command = ["java", "-Xmx400m", "-Dquarkus.http.host=127.0.0.1", f"-Dquarkus.http.port={port}"]
-    process = subprocess.Popen(
-        [*command, "-jar", str(runner)], cwd=folder, stdout=subprocess.DEVNULL
-    )
-    base = f"http://127.0.0.1:{port}/apis/ccompat/v7"
-
-    def is_ready() -> bool:
-        assert process.poll() is None
-        try:
-            return httpx.get(f"{base}/subjects").status_code == 200
-        except httpx.TransportError:
-            return False
-
-    try:
-        wait_until("Apicurio answers", is_ready, timeout_s=START_S)
+def other() -> Iterator[str]:
+    if missing():
+        pytest.skip(f"not installed: {', '.join(missing())}")
+    with apicurio() as base:
         yield base
-    finally:
-        process.kill()
-        process.wait()
 
 
 def comparable(answer: httpx.Response) -> tuple[int, Any]:
@@ -115,19 +87,19 @@ def comparable(answer: httpx.Response) -> tuple[int, Any]:
     return answer.status_code, found
 
 
-def test_the_same_requests_get_the_same_answers(tmp_path: Path, apicurio: str, tell: Tell) -> None:
+def test_the_same_requests_get_the_same_answers(tmp_path: Path, other: str, tell: Tell) -> None:
     broker = Broker(tmp_path / "data").start()
     try:
-        _compare(f"http://{broker.http}", apicurio, tell)
+        _compare(f"http://{broker.http}", other, tell)
     finally:
         broker.close()
 
 
-def _compare(penstock: str, apicurio: str, tell: Tell) -> None:
+def _compare(penstock: str, other: str, tell: Tell) -> None:
     asked, different, unexpected = 0, set(), []
     with (
         httpx.Client(base_url=penstock, timeout=60) as ours,
-        httpx.Client(base_url=apicurio, timeout=60) as theirs,
+        httpx.Client(base_url=other, timeout=60) as theirs,
     ):
         for each in conversation():
             asked += 1
