@@ -360,8 +360,8 @@ class TracedQueue(LedQueue):
 
         commit.then(stored)
 
-    def _void(self, refused: Refused) -> None:
-        super()._void(refused)
+    def _void(self, refused: Refused, level: int = logging.INFO) -> None:
+        super()._void(refused, level)
         self._traces.closed(self.key, self._topic)
 
 
