@@ -293,6 +293,8 @@ def _place(key: QueueKey, topic: str, offset: int) -> dict[str, str | int]:
 class TracedQueue(LedQueue):
     """A queue whose attempts are followed."""
 
+    is_traced = True
+
     def __init__(self, *, traces: AttemptTraces, log: Replica, **parts: Any) -> None:
         super().__init__(log=log, **parts)
         self._traces = traces

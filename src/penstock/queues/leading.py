@@ -60,6 +60,9 @@ DUE_RANGES_MAX = 1_000
 
 
 class LedQueue:
+    # Whether somebody wants to know how attempts ended.
+    is_traced = False
+
     def __init__(
         self,
         *,

@@ -163,9 +163,10 @@ def settle(
         due_after=_due_after(queue, settings, delay_ms),
     )
     commit = queue.decide(lambda _: settled.change)
-    judged = zip(claims, settled.outcomes, strict=True)
-    good = (AcquiredRange(at, at, attempt) for (at, attempt, _), is_ok in judged if is_ok is _OK)
-    queue.note(_EVENTS[verb], good, commit)
+    if queue.is_traced:
+        judged = zip(claims, settled.outcomes, strict=True)
+        good = (AcquiredRange(at, at, attempt) for (at, attempt, _), ok in judged if ok is _OK)
+        queue.note(_EVENTS[verb], good, commit)
     if settled.extended:
         queue.extend(settled.extended, lease_ms)
     return settled.outcomes, commit
