@@ -29,6 +29,9 @@ class Threads(Executor):
             Thread(target=self._work, name=f"{name}_{number}", daemon=True)
             for number in range(count)
         ]
+        # Whether a thread was woken that has not looked for a job yet; it will wake the next one if
+        # there is more. Threads that all wake at once fight for the interpreter.
+        self._is_waking = False
         self._is_shut_down = False
         for thread in self._threads:
             thread.start()
@@ -57,24 +60,34 @@ class Threads(Executor):
 
     def _put(self, job: _Job | None) -> None:
         self._jobs.append(job)
+        if not self._is_waking:
+            self._wake_one()
+
+    def _wake_one(self) -> None:
         try:
             bell = self._idle.pop()
         except IndexError:
             # All are busy, and each looks for a job before it rests.
             return
+        self._is_waking = True
         bell.release()
 
     def _get(self, bell: Lock) -> _Job | None:
         """The next job. `bell` is this thread's own, and held by it."""
         while True:
             try:
-                return self._jobs.popleft()
+                job = self._jobs.popleft()
             except IndexError:
                 self._idle.append(bell)
+            else:
+                if self._jobs and not self._is_waking:
+                    self._wake_one()
+                return job
             if self._jobs and self._is_still_idle(bell):
                 # It came before anybody could know that this thread is idle.
                 continue
             bell.acquire()
+            self._is_waking = False
 
     def _is_still_idle(self, bell: Lock) -> bool:
         """Takes this thread off the list, unless it is being woken."""

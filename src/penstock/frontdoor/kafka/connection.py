@@ -71,6 +71,8 @@ class DoorParts:
     # The body that answers an ApiVersions request in a version that we don't know.
     unsupported_body: bytes
     on_closed: Callable[[KafkaConnection], None]
+    # Calls back once the answers are there that come together.
+    soon: Callable[[Callable[[], None]], object]
     # Asks to be relieved when the unflushed bytes are below their limit again.
     await_relief: Callable[[KafkaConnection], None]
 
@@ -291,7 +293,7 @@ class KafkaConnection:
             return
         # A burst of answers, as after a group commit, leaves in one go.
         self._send_is_due = True
-        self._parts.surroundings.loop.call_soon(self._send_answered)
+        self._parts.soon(self._send_answered)
 
     def _send_now(self) -> None:
         """Inside the call of somebody else, whom a bug of ours must not reach."""
