@@ -334,8 +334,7 @@ class GroupMember(ABC):
 
     def _acknowledged_index(self) -> LogIndex:
         """Up to here everything is committed, and held by as many voters as the topic asks for."""
-        if not self.has_peers:
-            # All voters that there are hold what is applied here.
+        if not self.has_peers:  # and so no other voter
             return self._applied_index
         held = index_held_by(self.config.min_insync_replicas, self._node)
         return LogIndex(min(self._applied_index, held))
