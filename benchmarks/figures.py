@@ -84,6 +84,19 @@ def table(figures: Iterable[Figure]) -> str:
     )
 
 
+def markdown(figures: Iterable[Figure]) -> str:
+    """One table for each workload, to be copied to a page."""
+    rows: dict[str, list[str]] = {}
+    for figure in figures:
+        value = f"{number(figure.value)} {figure.unit}".rstrip()
+        target = f"{figure.target} ({figure.verdict})" if figure.target else ""
+        rows.setdefault(figure.workload, []).append(f"| {figure.name} | {value} | {target} |")
+    return "\n".join(
+        "\n".join([f"| {workload} | figure | target |", "|---|---|---|", *lines, ""])
+        for workload, lines in rows.items()
+    )
+
+
 def write_report(
     figures: Sequence[Figure],
     notes: Sequence[Note],
@@ -109,6 +122,7 @@ def write_report(
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{now:%Y%m%dT%H%M%SZ}-{mode}.json"
     path.write_text(json.dumps(report, indent=2) + "\n")
+    path.with_suffix(".md").write_text(markdown(figures))
     for picture in pictures:
         path.with_name(f"{path.stem}-{picture.name}.svg").write_text(picture.svg)
     return path

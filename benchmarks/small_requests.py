@@ -1,12 +1,21 @@
-"""Produce requests of one message: what each costs, and whether all connections fare alike."""
+"""Produce requests of one message: what each costs, and whether all connections fare alike.
+
+The cost of an unpipelined one is shown beside that of a server which does nothing but receive,
+write, sync and reply: less is not possible on the same machine (decision 49).
+"""
 
 import selectors
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
+import psutil
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.figures import Figure, median
@@ -18,8 +27,10 @@ from penstock.client.child_broker import ChildBroker
 TOPIC = "small-requests"
 WARM_UP = 1_000
 PIPELINED_US_MAX = 18.0
-UNPIPELINED_US_MAX = 150.0
+# Of what the bare server costs in the same run.
+UNPIPELINED_TIMES_MAX = 1.7
 SLOWEST_MAX = 3.0
+RECEIVED_MAX = 4096
 
 
 def run(mode: Mode, folder: Path) -> Iterator[Figure]:
@@ -29,10 +40,7 @@ def run(mode: Mode, folder: Path) -> Iterator[Figure]:
         with connect(broker.bootstrap) as connection:
             pipeline(connection, WARM_UP)
             rounds = [measure(broker, connection, mode.small_requests) for _ in range(mode.rounds)]
-            single = [
-                measure_unpipelined(broker, connection, mode.unpipelined_requests)
-                for _ in range(mode.rounds)
-            ]
+        single = unpipelined(broker, mode, folder)
         spread = [
             slowest_to_median(broker.bootstrap, mode.connections, mode.requests_per_connection)
             for _ in range(mode.rounds)
@@ -41,7 +49,15 @@ def run(mode: Mode, folder: Path) -> Iterator[Figure]:
     used = [cpu_us for _, cpu_us in rounds]
     yield figure("broker CPU, median round", median(used), "us/request", PIPELINED_US_MAX)
     yield figure("the same, worst round", max(used), "us/request")
-    yield figure("broker CPU, unpipelined", median(single), "us/request", UNPIPELINED_US_MAX)
+    for name, costs in single.items():
+        yield figure(f"CPU unpipelined, {name}", median([cost.us for cost in costs]), "us/request")
+        in_kernel = median([cost.system_us for cost in costs])
+        yield figure("of it in the kernel", in_kernel, "us/request")
+    ratio = median(
+        [ours.us / bare.us for ours, bare in zip(single[BROKER], single[BARE], strict=True)]
+    )
+    name = f"CPU unpipelined, {BROKER} / {BARE}"
+    yield figure(name, ratio, "", UNPIPELINED_TIMES_MAX)
     name = "p99 of the slowest of 500 connections / the median one's"
     yield figure(name, median(spread), "", SLOWEST_MAX)
 
@@ -72,14 +88,56 @@ def pipeline(connection: socket.socket, count: int) -> None:
     sender.join()
 
 
-def measure_unpipelined(broker: ChildBroker, connection: socket.socket, count: int) -> float:
-    """Broker CPU microseconds per request when each waits for the answer to the one before."""
+class Cost(NamedTuple):
+    """CPU microseconds per request, and the part of them that the kernel took."""
+
+    us: float
+    system_us: float
+
+
+BROKER = "the broker"
+BARE = "a bare server"
+BARE_WITHOUT_SYNC = "a bare server without sync"
+
+
+def unpipelined(broker: ChildBroker, mode: Mode, folder: Path) -> dict[str, list[Cost]]:
+    """Each request after the answer to the one before; broker and bare servers take turns."""
+    with ExitStack() as running:
+        sides = {BROKER: (broker.pid, running.enter_context(connect(broker.bootstrap)))}
+        for name, syncs in ((BARE, True), (BARE_WITHOUT_SYNC, False)):
+            path = folder / name.replace(" ", "-")
+            pid, port = running.enter_context(bare_server(path, syncs=syncs))
+            sides[name] = pid, running.enter_context(connect(f"127.0.0.1:{port}"))
+        found: dict[str, list[Cost]] = {name: [] for name in sides}
+        for _ in range(mode.rounds):
+            for name, (pid, connection) in sides.items():
+                found[name].append(measure_unpipelined(pid, connection, mode.unpipelined_requests))
+        return found
+
+
+@contextmanager
+def bare_server(path: Path, *, syncs: bool) -> Iterator[tuple[int, int]]:
+    """Its process and its port."""
+    command = [sys.executable, "-m", "benchmarks.bare_server", str(path), str(int(syncs))]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        yield process.pid, int(process.stdout.readline())
+        process.communicate()
+
+
+def measure_unpipelined(pid: int, connection: socket.socket, count: int) -> Cost:
     request = one_message_request(TOPIC)
-    before = cpu_seconds(broker.pid)
+    process = psutil.Process(pid)
+    before, system_before = cpu_seconds(pid), process.cpu_times().system
     for _ in range(count):
         connection.sendall(request)
-        receive_frame(connection)
-    return 1e6 * (cpu_seconds(broker.pid) - before) / count
+        # In one call: an answer is short, and nothing follows it.
+        if not connection.recv(RECEIVED_MAX):
+            raise ConnectionError("the server closed the connection")
+    system_s = process.cpu_times().system - system_before
+    return Cost(1e6 * (cpu_seconds(pid) - before) / count, 1e6 * system_s / count)
 
 
 class Caller:

@@ -82,6 +82,7 @@ class Fetch:
         self._limits = limits
         # Who sends consumers to followers; without it all read from leaders.
         self._selector = selector
+        self.soon = partitions.soon
         self.cold_reads = ColdReads(executor)
 
     def reader(self, wanted: Iterable[Wanted]) -> Reader:
@@ -194,7 +195,16 @@ class Fetch:
 class FetchCall(Later[FetchAnswer]):
     """One fetch: it reads, waits for more until its time is up, and reads once more."""
 
-    __slots__ = ("_fetch", "_query", "_reader", "_reading", "_size", "_sizes", "_timer")
+    __slots__ = (
+        "_fetch",
+        "_has_enough",
+        "_query",
+        "_reader",
+        "_reading",
+        "_size",
+        "_sizes",
+        "_timer",
+    )
 
     def __init__(self, fetch: Fetch, reading: Reading, query: FetchQuery) -> None:
         super().__init__()
@@ -205,6 +215,8 @@ class FetchCall(Later[FetchAnswer]):
         # What each partition had to read when it was last looked at.
         self._sizes: dict[Wanted, int] = {}
         self._size = 0
+        # Its answer is about to leave.
+        self._has_enough = False
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -263,7 +275,10 @@ class FetchCall(Later[FetchAnswer]):
             self._reader.close()
 
     def look(self, wanted: Wanted) -> None:
-        """One partition moved: only that one is looked at again."""
+        """One partition moved: only that one is looked at again. The answer waits for what else the
+        disk has reported, since it is often done with several partitions at once."""
+        if self._has_enough:
+            return
         fetched = self._fetch.read_one(self._reader, wanted, self._query)
         size = _size(fetched)
         others = self._size - self._sizes.get(wanted, 0)
@@ -272,6 +287,11 @@ class FetchCall(Later[FetchAnswer]):
         is_enough = _is_enough([fetched], 1, self._fetch.bytes_min(self._query) - others)
         fetched.release()
         if is_enough:
+            self._has_enough = True
+            self._fetch.soon(self._answer_now)
+
+    def _answer_now(self) -> None:
+        if self._timer is not None:
             self.end_waiting()
 
     def _finish(self, results: list[Fetched]) -> None:

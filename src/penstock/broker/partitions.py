@@ -81,6 +81,10 @@ class Partitions:
     def pressure(self) -> Pressure:
         return self._store.pressure
 
+    def soon(self, callback: Callable[[], None]) -> None:
+        """Calls back once all that the disk reported is taken, or with the next turn."""
+        self._store.soon(callback)
+
     @property
     def disk_waiting_s(self) -> float:
         """How long the disk has been at work on the oldest write that is not done."""

@@ -231,8 +231,9 @@ class FrameConnection:
         """Ends the counting of bytes that were counted with `hold`."""
         if not self.is_closed:
             self._intake.release_calls(size)
-            # It may have waited for just these bytes.
-            self._try_to_read()
+            if self._pauses & PAUSE_MEMORY:
+                # It may have waited for just these bytes.
+                self._try_to_read()
 
     # Pausing
 

@@ -411,7 +411,8 @@ class RaftNode:
             return None
         self._reported_commit_index = commit_index
         self._reported_apply_index = apply_index
-        return Ready(write, messages, commit_index, apply_index, wanted, *news)
+        # Without the checks of a tuple's constructor, as each write of a log passes here twice.
+        return tuple.__new__(Ready, (write, messages, commit_index, apply_index, wanted, *news))
 
     def _take_write(self) -> Write:
         core = self._core
@@ -419,7 +420,7 @@ class RaftNode:
         log_changed = core.log.has_unwritten
         number = core.outbox.issue(hard_state, log_changed)
         snapshot, entries = core.log.take_unwritten(number) if log_changed else (None, ())
-        return Write(number, hard_state, snapshot, entries)
+        return tuple.__new__(Write, (number, hard_state, snapshot, entries))
 
     def _take_news(self) -> News:
         core = self._core

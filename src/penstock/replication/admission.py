@@ -12,6 +12,7 @@ from penstock.net.peer_connection import PEER_FRAME_BYTES_MAX
 from penstock.records.batch import (
     CODEC_MASK,
     CONTROL_BIT,
+    LENGTH_OFFSET_OVERHEAD,
     LOG_APPEND_TIME_BIT,
     MAGIC,
     MAGIC_POSITION,
@@ -84,7 +85,7 @@ class Admission:
         """Refuses what the header alone shows to be wrong."""
         if header.attributes & _REFUSED_BITS:
             raise _refused_kind(header)
-        if header.size > self.size_max:
+        if header.batch_length + LENGTH_OFFSET_OVERHEAD > self.size_max:
             raise _too_large(header.size, self.size_max)
         if header.max_timestamp - now_ms > self._after_max_ms:
             raise Refused(

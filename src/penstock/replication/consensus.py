@@ -308,7 +308,7 @@ class Consensus:
         else:
             batches, has_own = self._take_received(entries)
         self._owner.log_ends_at(self.offsets.after(self._handed_index))
-        return LogWrite(write.number, reset, cut_index, batches, has_own)
+        return tuple.__new__(LogWrite, (write.number, reset, cut_index, batches, has_own))
 
     def _take_own(self, entries: Sequence[Entry]) -> tuple[list[Batch], bool]:
         if self._owner.has_peers:

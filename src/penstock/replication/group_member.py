@@ -313,7 +313,7 @@ class GroupMember(ABC):
     def drained(self) -> None:
         if self._acks.is_due(self._node.stable_index, self._applied_index):
             self._settle_acks()
-        if self._consensus.keeps_much and self.is_leader:
+        if self.has_peers and self._consensus.keeps_much and self.is_leader:
             self._consensus.let_go(self._node.replicas())
         if self._reads:
             self._reads.settle(self._applied_index)
@@ -334,6 +334,8 @@ class GroupMember(ABC):
 
     def _acknowledged_index(self) -> LogIndex:
         """Up to here everything is committed, and held by as many voters as the topic asks for."""
+        if not self.has_peers:  # and so no other voter
+            return self._applied_index
         held = index_held_by(self.config.min_insync_replicas, self._node)
         return LogIndex(min(self._applied_index, held))
 

@@ -190,8 +190,8 @@ class Replica(GroupMember):
             raise Refused(Reason.OFFSET_NOT_EXPECTED, f"the next offset is {base_offset}")
         append_time_ms = now_ms if self._admission.stamps_append_time else -1
         pending = self._put(batch, header, now_ms)
-        start = self._log.start_offset
-        return Appended(base_offset, append_time_ms, start, pending.done, pending.stored)
+        found = base_offset, append_time_ms, self._log.start_offset, pending.done, pending.stored
+        return tuple.__new__(Appended, found)  # without a call of Python per batch
 
     def append_own(self, batch: bytes) -> Appended:
         """Takes a batch that the broker built itself, which no topic setting restricts."""

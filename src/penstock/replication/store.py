@@ -116,6 +116,7 @@ class ReplicaStore:
         self._opening = Lock()
         self._own = own
         self._write_side = write_side
+        self.soon = write_side.soon
         self._hard_states = HardStateWriter(hard_states, write_side)
         self._parts = ReplicaParts(
             own=own,

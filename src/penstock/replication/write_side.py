@@ -21,6 +21,7 @@ from threading import Lock
 from typing import Any, Final, Protocol
 
 from penstock.observe.node_counters import WriteTimes
+from penstock.replication.commit import report_bug
 from penstock.replication.exchange import TICK_SECONDS
 from penstock.storage.file_system import WholeDisk
 
@@ -68,6 +69,7 @@ class WriteSide:
     """
 
     __slots__ = (
+        "_afterwards",
         "_find_disk",
         "_is_due",
         "_loop",
@@ -96,8 +98,10 @@ class WriteSide:
         # Whether the loop has been asked to take the reports and has not begun.
         self._is_due = False
         self._find_disk = find_disk
-        # While reports are taken: the writes that were started since, which may share jobs.
+        # While reports are taken: the writes that were started since, which may share jobs, and
+        # what is to be done at the end.
         self._started: list[_Started] | None = None
+        self._afterwards: list[Callable[[], None]] | None = None
         # Threads that write at the same time spend much of it on handing the interpreter to each
         # other. Syncs still wait together.
         self._writing = Lock()
@@ -128,21 +132,36 @@ class WriteSide:
             self._is_due = True
             self._loop.call_soon_threadsafe(self._take_reports)
 
+    def soon(self, callback: Callable[[], None]) -> None:
+        """Calls back once all reports that are here are taken, or with the next turn of the loop if
+        none are being taken. So the answers to all of them leave together, and before the loop
+        reads and serves what came meanwhile."""
+        if self._afterwards is None:
+            self._loop.call_soon(callback)
+        else:
+            self._afterwards.append(callback)
+
     def _take_reports(self) -> None:
         # First of all: what is reported from now on may come too late for this call.
         self._is_due = False
         reports = self._reports
         started = self._started = []
+        afterwards = self._afterwards = []
         try:
             while reports:
                 callback, arguments = reports.popleft()
                 callback(*arguments)
         finally:
-            self._started = None
+            self._started = self._afterwards = None
             self._hand_over(started)
             # Left over by one that raised: a bug in one log must not silence the others.
             if reports:
                 self._loop.call_soon(self._take_reports)
+            for callback in afterwards:
+                try:
+                    callback()
+                except Exception as bug:
+                    report_bug("what follows a report of the disk failed", bug)
 
     def _hand_over(self, started: Sequence[_Started]) -> None:
         if len(started) < TOGETHER_MIN:

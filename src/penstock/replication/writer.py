@@ -313,10 +313,8 @@ class Writer:
         if job.failure is not None:
             self._try_again_later(job, job.failure)
         self._end_job()
-        if self._has_work():
-            self._schedule()
-        else:
-            self._became_idle()
+        # What piled up meanwhile need not wait for the next turn of the loop.
+        self._start()
 
     def _finished_chores(self, job: _Job, outcomes: _Outcomes) -> None:
         for (_, done), (result, error) in zip(job.chores, outcomes, strict=True):

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Sequence
 
 from penstock.records.batch import BatchHeader, parse_header
-from penstock.storage.file_system import Bytes, SyncFailed
+from penstock.storage.file_system import Bytes, File, SyncFailed
 from penstock.storage.layout import INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_path
 from penstock.storage.log_state import LogState
 from penstock.storage.offset_index import RELATIVE_OFFSET_MAX
@@ -56,7 +56,7 @@ class Appender:
         self._state = state
         # Written since the last sync; pinned, because a sync must go through the descriptor that
         # the write went through to be told of a failed write-back.
-        self._dirty: dict[Segment, None] = {}
+        self._dirty: dict[Segment, File] = {}
         self._has_new_names = False
         # Whether something was unsynced already when the last append began.
         self._was_dirty = False
@@ -105,8 +105,8 @@ class Appender:
             self._forget_all()
 
     def _sync_all(self) -> None:
-        for segment in self._dirty:
-            segment.file.sync()
+        for file in self._dirty.values():
+            file.sync()
         if self._has_new_names:
             self._state.file_system.sync_directory(self._state.directory)
             self._has_new_names = False
@@ -147,8 +147,7 @@ class Appender:
                 state.file_system.sync_directory(state.directory)
             segment.cut(position, end_offset)
             if segment.is_on_disk:
-                self._mark_dirty(segment)
-                segment.file.truncate(position)
+                self._mark_dirty(segment).truncate(position)
                 # They would lie about what is written in the place of what goes.
                 self._remove_indexes(segment)
                 self._has_new_names = True
@@ -232,13 +231,14 @@ class Appender:
         if not write.segment.is_on_disk:
             write.segment.file.create()
             self._has_new_names = True
-        self._mark_dirty(write.segment)
-        write.segment.file.pwritev(write.parts, write.position)
+        self._mark_dirty(write.segment).pwritev(write.parts, write.position)
 
-    def _mark_dirty(self, segment: Segment) -> None:
-        if segment not in self._dirty:
-            segment.file.pin()
-            self._dirty[segment] = None
+    def _mark_dirty(self, segment: Segment) -> File:
+        """Gives the file to write to, which stays open until it is synced."""
+        file = self._dirty.get(segment)
+        if file is None:
+            file = self._dirty[segment] = segment.file.pin()
+        return file
 
     def cut_back(self) -> None:
         """Undoes writes that failed half-way, last one first."""

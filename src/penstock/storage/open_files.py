@@ -114,7 +114,8 @@ class OpenFiles:
             file._pins -= 1
             if file._pins == 0 and (file._is_gone or len(self._open) > self._open_max):
                 closing = self._take(file)
-        _close(closing)
+        if closing is not None:
+            closing.close()
 
     def _retire(self, file: "CachedFile") -> None:
         with self._lock:
@@ -161,8 +162,9 @@ class CachedFile:
         # The name that it has from some moment of a move on.
         self._moving_to: Path | None = None
 
-    def pin(self) -> None:
-        self._open_files._pin(self)
+    def pin(self) -> File:
+        """Opens it, if need be, and gives what is open until `unpin`."""
+        return self._open_files._pin(self)
 
     def unpin(self) -> None:
         self._open_files._unpin(self)

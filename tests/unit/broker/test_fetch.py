@@ -1,6 +1,7 @@
 """Proves how consumers read: bounded, at once or after a wait, and without leaving files open."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -174,6 +175,23 @@ async def test_a_long_poll_ends_when_there_is_enough(tmp_path: Path) -> None:
         await write(one, b"y" * 100)
         assert contents(await poll) == [[b"x" * 100, b"y" * 100], [b"x" * 100]]
         assert (len(one._watches), len(two._watches)) == (0, 0)
+
+
+async def test_partitions_that_move_in_one_turn_share_an_answer(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        await node.create(TOPIC, TOPIC_ID, range(2), TopicConfig())
+        one, two = node.partitions.all()
+        poll = Consumer(node).ask(wanted(), wanted(0, 1), wait_ms_max=60_000)
+        for replica in (one, two):
+            replica.append(batch(b"news"))
+        # As the disk's reports do, in one turn: each replica notifies the poll.
+        soon: list[Callable[[], None]] = []
+        poll._fetch.soon = soon.append  # type: ignore[method-assign]
+        await until(lambda: one.high_watermark == two.high_watermark == 1)
+        assert len(soon) == 1
+        assert not poll.is_settled
+        soon[0]()
+        assert contents(await poll) == [[b"news"], [b"news"]]
 
 
 async def test_the_end_of_an_old_segment_is_enough_however_small(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import errno
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
@@ -44,6 +44,9 @@ class Holder:
 
     def get(self, *_: object) -> Replica:
         return self.replica
+
+    def soon(self, callback: Callable[[], None]) -> None:
+        asyncio.get_running_loop().call_soon(callback)
 
 
 class Racks:

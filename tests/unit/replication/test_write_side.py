@@ -73,3 +73,31 @@ async def test_a_report_that_raises_does_not_silence_the_others() -> None:
         await until(lambda: len(heard) == 2)
     assert heard == ["before", "after"]
     assert isinstance(problems[0]["exception"], ValueError)
+
+
+async def test_what_is_to_be_done_soon_follows_all_reports_and_comes_before_the_next_turn() -> None:
+    loop = asyncio.get_running_loop()
+    problems: list[Any] = []
+    loop.set_exception_handler(lambda _, context: problems.append(context))
+    heard: list[str] = []
+
+    def breaks() -> None:
+        raise ValueError("a bug")
+
+    with ThreadPoolExecutor(1) as executor:
+        side = WriteSide(executor)
+
+        def reported(name: str) -> None:
+            heard.append(name)
+            loop.call_soon(heard.append, "next turn")
+            side.soon(breaks)
+            side.soon(lambda: heard.append(f"after {name}"))
+
+        wait([executor.submit(side.report, reported, name) for name in ("one", "two")])
+        await until(lambda: len(heard) == 6)
+        assert heard == ["one", "two", "after one", "after two", "next turn", "next turn"]
+        assert len(problems) == 2
+        # Where no report is being taken, the next turn is soon enough.
+        side.soon(lambda: heard.append("later"))
+        assert heard[-1] != "later"
+        await until(lambda: heard[-1] == "later")

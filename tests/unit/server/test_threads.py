@@ -1,11 +1,13 @@
 """Worker threads carry out every job that they were given, and say how each with a future ended."""
 
 import asyncio
+import sys
 import threading
 
 import pytest
 
 from penstock.server.threads import Threads
+from tests.waiting import until
 
 TIMEOUT_S = 10
 
@@ -63,3 +65,42 @@ def test_an_event_loop_can_wait_for_them() -> None:
             return await asyncio.get_running_loop().run_in_executor(threads, max, 1, 2)
 
     assert asyncio.run(scenario()) == 2
+
+
+def test_no_job_is_overlooked_by_threads_that_are_about_to_rest() -> None:
+    """Each job is handed over while the threads become idle after the one before it."""
+    done: list[int] = []
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with Threads("test", 3) as threads:
+            for number in range(2_000):
+                threads.submit(done.append, number).result(TIMEOUT_S)
+    finally:
+        sys.setswitchinterval(interval_s)
+    assert done == list(range(2_000))
+
+
+def test_jobs_of_many_threads_are_all_carried_out() -> None:
+    done: list[int] = []
+
+    def hand_over() -> None:
+        for number in range(500):
+            threads.start(done.append, number)
+
+    with Threads("test", 3) as threads:
+        starters = [threading.Thread(target=hand_over) for _ in range(4)]
+        for starter in starters:
+            starter.start()
+        for starter in starters:
+            starter.join(TIMEOUT_S)
+    assert sorted(done) == sorted(4 * list(range(500)))
+
+
+async def test_the_thread_that_became_idle_last_takes_the_next_job() -> None:
+    with Threads("test", 4) as threads:
+        used = set()
+        for _ in range(20):
+            await until(lambda: len(threads._idle) == 4)
+            used.add(threads.submit(threading.get_ident).result(TIMEOUT_S))
+    assert len(used) == 1

@@ -71,6 +71,8 @@ class DoorParts:
     # The body that answers an ApiVersions request in a version that we don't know.
     unsupported_body: bytes
     on_closed: Callable[[KafkaConnection], None]
+    # Calls back once the answers are there that come together.
+    soon: Callable[[Callable[[], None]], object]
     # Asks to be relieved when the unflushed bytes are below their limit again.
     await_relief: Callable[[KafkaConnection], None]
 
@@ -281,11 +283,24 @@ class KafkaConnection:
 
     def _answer(self, call: ServedCall, reply: Reply) -> None:
         call.reply = reply
+        line = self._line
         # An answer that could only be told by closing has emptied the line.
-        if self._line and call is self._line[0] and not self._send_is_due:
-            # A burst of answers, as after a group commit, leaves in one go.
-            self._send_is_due = True
-            self._parts.surroundings.loop.call_soon(self._send_answered)
+        if not line or call is not line[0] or self._send_is_due:
+            return
+        if len(line) == 1:
+            # No other answer can join it, so it need not wait for the next turn of the loop.
+            self._send_now()
+            return
+        # A burst of answers, as after a group commit, leaves in one go.
+        self._send_is_due = True
+        self._parts.soon(self._send_answered)
+
+    def _send_now(self) -> None:
+        """Inside the call of somebody else, whom a bug of ours must not reach."""
+        try:
+            self._send_answered()
+        except Exception:
+            self._link.fail()
 
     def _answer_early(self, call: ServedCall) -> None:
         if call.reply is not None:

@@ -167,6 +167,7 @@ class KafkaDoor:
                 routes=make_routes(self._apis.values(), self._counters),
                 unsupported_body=encode(api_versions.unsupported_version(self._apis.values()), 0),
                 on_closed=self._on_closed,
+                soon=self._services.partitions.soon,
                 await_relief=self._await_relief,
             )
         return self._parts

@@ -92,7 +92,12 @@ class ProduceForm:
         try:
             (index,) = _unpack_index(frame, index_at)
             if self._is_flexible:
-                length, records_at = read_varint(frame, index_at + 4)
+                # Two bytes hold the length of most batches, which saves two calls.
+                low, high = frame[index_at + 4], frame[index_at + 5]
+                if low >= 0x80 > high:
+                    length, records_at = low & 0x7F | high << 7, index_at + 6
+                else:
+                    length, records_at = read_varint(frame, index_at + 4)
                 end = records_at + length - 1
                 if length == 0 or frame[end:] != _NO_TAGS:
                     return None

@@ -131,6 +131,10 @@ class Client:
         self.writer.transport.abort()
 
 
+def call_soon(callback: Callable[[], None]) -> None:
+    asyncio.get_running_loop().call_soon(callback)
+
+
 def frame_of(body: bytes) -> bytes:
     return LENGTH.pack(len(body)) + body
 
@@ -163,6 +167,7 @@ class House:
             "Services",
             SimpleNamespace(
                 pressure=self.pressure,
+                partitions=SimpleNamespace(soon=call_soon),
                 client_metrics=SimpleNamespace(subscriptions=lambda: self.subscriptions),
                 limits=limits,
                 **{"fetch": SimpleNamespace(reader=None), "queues": None, **use_cases},

@@ -55,9 +55,8 @@ _ACKS = (ACKS_ALL, ACKS_NONE, ACKS_LEADER)
 
 
 def handle(call: Call, request: ProduceRequest) -> list[Part] | Production:
-    refusal = _refusal(request)
-    if refusal is not None:
-        raise refusal
+    if request.transactional_id is not None or request.acks not in _ACKS:
+        raise _refusal(request)
     version = call.version
     production = call.services.produce.start(request.acks, call.now + request.timeout_ms / 1000)
     for topic in request.topic_data:
@@ -140,12 +139,10 @@ def _hint(call: Call, response: ProduceResponse) -> None:
     ]
 
 
-def _refusal(request: ProduceRequest) -> Refused | None:
+def _refusal(request: ProduceRequest) -> Refused:
     if request.transactional_id is not None:
         return Refused(Reason.TRANSACTIONAL_ID_REFUSED, "this broker has no transactions")
-    if request.acks not in _ACKS:
-        return RefusedWith(ErrorCode.INVALID_REQUIRED_ACKS, f"acks can't be {request.acks}")
-    return None
+    return RefusedWith(ErrorCode.INVALID_REQUIRED_ACKS, f"acks can't be {request.acks}")
 
 
 def _refuse(answer: PartitionProduceResponse, version: int, refused: Refused) -> None:
