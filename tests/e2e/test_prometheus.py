@@ -30,7 +30,7 @@ from tests.unit.pipelines.test_pipeline_metrics import RUN, batch
 from tests.waiting import wait_until
 
 # One after the other: two clusters at once on two cores would measure each other.
-pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.xdist_group("cluster-clients"), pytest.mark.timeout(300)]
 
 ORDERS, SLOW = "orders", "slow"
 HOUR_MS = 3_600_000
