@@ -8,8 +8,8 @@ SOAK_SECONDS ?= 600
 SOAK_SEEDS ?= 10000
 SEEDS ?= 1000
 SEED ?= 1
-# One more than there are cores on a small machine: many tests wait for processes.
-PYTEST_WORKERS ?= 3
+# Twice the cores of a small machine: many tests wait for processes, not for a core.
+PYTEST_WORKERS ?= 4
 
 # Where the environment forbids keeping compiled code, every process that a target starts would compile
 # all sources anew, which doubles what the start of a broker costs.

@@ -9,6 +9,7 @@ import asyncio
 import inspect
 import os
 from collections.abc import Generator
+from functools import cache
 from pathlib import Path
 
 import hypothesis
@@ -24,6 +25,7 @@ UNIT = Path(__file__).resolve().parent / "unit"
 LONG_GROUPS = (
     "spark-pipelines",
     "cluster",
+    "cluster-clients",
     "apache-kafka",
     "spark-processes",
     "spark",
@@ -65,7 +67,13 @@ def rank(item: pytest.Item) -> int:
     mark = item.get_closest_marker("xdist_group")
     if mark is not None and mark.args[0] in LONG_GROUPS:
         return LONG_GROUPS.index(mark.args[0])
-    return len(LONG_GROUPS) + item.path.is_relative_to(UNIT)
+    return len(LONG_GROUPS) + is_unit_test(item.path)
+
+
+@cache
+def is_unit_test(path: Path) -> bool:
+    """Asked for each of thousands of tests, which lie in some hundred files."""
+    return path.is_relative_to(UNIT)
 
 
 @pytest.hookimpl(tryfirst=True)

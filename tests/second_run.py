@@ -6,6 +6,7 @@ to find. More than a few of them fail the whole run. Unit tests and simulations 
 themselves and never run twice.
 """
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,9 +17,9 @@ MOST_FLAKY = 3
 
 
 def allow_second_run(items: Iterable[pytest.Item], root: Path) -> None:
+    folders = tuple(str(root.joinpath(*parts)) + os.sep for parts in ON_REAL_PROCESSES)
     for item in items:
-        is_soak = item.get_closest_marker("soak") is not None
-        if item.path.relative_to(root).parts[:2] in ON_REAL_PROCESSES and not is_soak:
+        if str(item.path).startswith(folders) and item.get_closest_marker("soak") is None:
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 

@@ -1,7 +1,8 @@
 """The same requests to us and to Apache Kafka: what a test says to both, and how."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, TypeVar
 
 from penstock.protocol.kafka.api_keys import ApiKey
 from penstock.protocol.kafka.error_codes import ErrorCode
@@ -15,6 +16,7 @@ from tests.e2e.wire import Wire, connect, frame
 from tests.waiting import wait_until
 
 RECORDS = 5
+Answer = TypeVar("Answer")
 LEADER_TIMEOUT_S = 60.0
 
 
@@ -48,9 +50,19 @@ def say(bootstrap: str, key: ApiKey, version: int, request: object) -> Any:
         return talk(wire, ask(key, version, request))[0]
 
 
+def from_both(brokers: Brokers, converse: Callable[[str], Answer]) -> tuple[Answer, Answer]:
+    """What the same conversation comes to with us and with Kafka. Each waits in its own thread, and
+    the two waits pass together."""
+    with ThreadPoolExecutor(len(brokers)) as pool:
+        ours, theirs = pool.map(converse, brokers)
+    return ours, theirs
+
+
 def on_both(brokers: Brokers, converse: Callable[[str, str], Any], **configs: str) -> Any:
     """What a conversation about a topic with five records comes to; on both the same."""
-    ours, theirs = (converse(address, filled_topic(address, **configs)) for address in brokers)
+    ours, theirs = from_both(
+        brokers, lambda address: converse(address, filled_topic(address, **configs))
+    )
     assert ours == theirs
     return ours
 

@@ -25,7 +25,6 @@ Place = tuple[int, int]
 AckedPlace = tuple[int, int | None]
 
 KEYS_PER_WRITER = 8
-BURST_S = 0.02
 FLUSH_TIMEOUT_S = 60.0
 READ_TIMEOUT_S = 90.0
 # A client that waits long between tries would tell more of itself than of the cluster.
@@ -37,6 +36,19 @@ PATIENCE = {
     # Lost connections are the point here; thousands of lines about them would hide a failure.
     "log_level": 2,
 }
+
+
+class Pace(NamedTuple):
+    """How much all writers together send, and how long each waits between its bursts."""
+
+    per_second: int
+    burst_s: float
+
+
+# Something is always under way. How much it is matters less than the cores that it takes.
+STEADY = Pace(300, 0.05)
+# For soaks.
+BUSY = Pace(600, 0.02)
 
 
 class Stored(NamedTuple):
@@ -58,13 +70,14 @@ class Claims(Protocol):
 class Writer:
     """An idempotent producer with acks=all that sends numbered records until it is stopped."""
 
-    def __init__(self, name: str, bootstrap: str, topic: str, *, per_second: int) -> None:
+    def __init__(self, name: str, bootstrap: str, topic: str, pace: Pace) -> None:
         self.acknowledged: dict[bytes, AckedPlace] = {}
         self.acknowledged_at: dict[int, list[float]] = defaultdict(list)
         self.failures: list[str] = []
         self.sent = 0
         self.name, self._topic = name, topic
-        self._burst = max(1, round(per_second * BURST_S))
+        self._burst_s = pace.burst_s
+        self._burst = max(1, round(pace.per_second * pace.burst_s))
         self._stopping = threading.Event()
         self._producer = Producer(
             {
@@ -87,7 +100,7 @@ class Writer:
 
     def _send_until_stopped(self) -> None:
         while not self._stopping.is_set():
-            due = time.monotonic() + BURST_S
+            due = time.monotonic() + self._burst_s
             for _ in range(self._burst):
                 self._send_one()
             while (left := due - time.monotonic()) > 0:
@@ -197,14 +210,12 @@ class History:
         partitions: int = 3,
         writers: int = 3,
         members: int = 2,
-        per_second: int,
+        pace: Pace,
     ) -> None:
         self.bootstrap, self.topic, self.partitions = bootstrap, topic, partitions
         self.started = time.monotonic()
-        each = max(1, per_second // writers)
-        self.writers = [
-            Writer(f"w{number}", bootstrap, topic, per_second=each) for number in range(writers)
-        ]
+        each = pace._replace(per_second=max(1, pace.per_second // writers))
+        self.writers = [Writer(f"w{number}", bootstrap, topic, each) for number in range(writers)]
         self.members = [Member(bootstrap, topic, f"group-of-{topic}") for _ in range(members)]
 
     @property
@@ -295,10 +306,10 @@ class History:
 
 @contextmanager
 def under_load(
-    bootstrap: str, topic: str, *, per_second: int = 600, members: int = 2
+    bootstrap: str, topic: str, *, pace: Pace = STEADY, members: int = 2
 ) -> Iterator[History]:
     """Load for as long as the block runs; the block ends it with `finish`."""
-    history = History(bootstrap, topic, per_second=per_second, members=members)
+    history = History(bootstrap, topic, pace=pace, members=members)
     try:
         history.wait_for_progress()
         yield history

@@ -16,7 +16,7 @@ from penstock.protocol.kafka.messages.describe_quorum import (
     QuorumTopic,
 )
 from tests.e2e.cluster_disks import Disk, ImageDisk
-from tests.e2e.cluster_history import History, Summary, under_load
+from tests.e2e.cluster_history import STEADY, History, Pace, Summary, under_load
 from tests.e2e.cluster_logs import compare_logs
 from tests.e2e.cluster_moves import await_move, move_replicas, operate, start_move, status
 from tests.e2e.cluster_network import Network
@@ -54,10 +54,18 @@ def three_nodes(folder: Path, network: Network | None = None) -> Iterator[Cluste
         yield cluster
 
 
-def run_rounds(cluster: Cluster, fault: Fault, *, rounds: int, every_s: float, seed: int) -> str:
+def run_rounds(
+    cluster: Cluster,
+    fault: Fault,
+    *,
+    rounds: int,
+    every_s: float,
+    seed: int,
+    pace: Pace = STEADY,
+) -> str:
     """The same fault again and again under load, then health, the history and the disks."""
     dice = random.Random(seed)
-    with under_load(cluster.bootstrap, TOPIC) as history:
+    with under_load(cluster.bootstrap, TOPIC, pace=pace) as history:
         for _ in range(rounds):
             due = time.monotonic() + every_s
             fault(cluster, history, dice)

@@ -32,7 +32,7 @@ from penstock.protocol.kafka.messages.list_config_resources import ListConfigRes
 from penstock.protocol.kafka.messages.push_telemetry import PushTelemetryRequest
 from penstock.records.compression import Codec, compress
 from penstock.server import Node
-from tests.e2e.beside_kafka import Brokers, ask, say, talk
+from tests.e2e.beside_kafka import Brokers, ask, from_both, say, talk
 from tests.e2e.clients.java import Java
 from tests.e2e.wire import Wire, connect
 from tests.waiting import wait_until
@@ -143,12 +143,15 @@ def asking(brokers: Brokers) -> Iterator[Brokers]:
 
 def alike(brokers: Brokers, converse: Callable[[Client], Any]) -> Any:
     """What a conversation comes to, which is on both the same."""
-    instance_id, answers = uuid.uuid4(), []
-    for address in brokers:
+    instance_id = uuid.uuid4()
+
+    def answers(address: str) -> Any:
         with connect(address) as wire:
-            answers.append(converse(Client(wire, instance_id)))
-    assert answers[0] == answers[1]
-    return answers[0]
+            return converse(Client(wire, instance_id))
+
+    ours, theirs = from_both(brokers, answers)
+    assert ours == theirs
+    return ours
 
 
 def test_a_client_is_told_the_same_what_to_push(asking: Brokers) -> None:
@@ -325,7 +328,7 @@ def test_subscriptions_are_told_and_listed_alike(brokers: Brokers) -> None:
         settled(address, False)
         return [*steps, told(address, "told"), edited(address, "", ("metrics", SET, "a"))]
 
-    ours, theirs = (converse(address) for address in brokers)
+    ours, theirs = from_both(brokers, converse)
     assert ours == theirs
 
 

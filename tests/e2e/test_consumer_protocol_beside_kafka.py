@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.apache_kafka import apache_kafka
-from tests.e2e.beside_kafka import Brokers
+from tests.e2e.beside_kafka import Brokers, from_both
 from tests.e2e.clients.java import missing
 from tests.e2e.consumer_session import Said, Session, converse
 from tests.e2e.mixed_session import MIXED
@@ -49,8 +49,7 @@ def both(tmp_path: Path) -> Iterator[Brokers]:
 
 @pytest.mark.xdist_group("apache-kafka")
 def test_a_scripted_session_has_the_answers_of_kafka(both: Brokers) -> None:
-    theirs = answers(both.kafka, is_java=True)
-    ours = answers(both.penstock, is_java=False)
+    ours, theirs = from_both(both, lambda address: answers(address, is_java=address == both.kafka))
     assert len(theirs) > STEPS_MIN
     deviations = told_again = 0
     for number, (said, expected) in enumerate(zip(ours, theirs, strict=False)):

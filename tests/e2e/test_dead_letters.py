@@ -28,7 +28,7 @@ from tests.e2e.queue_session import configure_group
 from tests.e2e.topics import create_topic
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.xdist_group("cluster-clients"), pytest.mark.timeout(300)]
 
 TOPIC, GROUP, DLQ = "jobs", "workers", "dlq.jobs"
 DONE_S = 120.0

@@ -48,6 +48,7 @@ from tests.e2e.beside_kafka import (
     Brokers,
     ask,
     described,
+    from_both,
     on_both,
     own_id,
     say,
@@ -378,7 +379,7 @@ def test_settings_without_a_meaning_here_are_kept(brokers: Brokers, name: str, v
                 codes.append(edited(bootstrap, broker, name, None))
         return codes, kept
 
-    ours, theirs = (converse(address) for address in brokers)
+    ours, theirs = from_both(brokers, converse)
     assert ours == theirs
 
 
@@ -394,7 +395,7 @@ def test_settings_of_share_groups_are_shown_with_their_defaults(brokers: Brokers
             described(bootstrap, BROKER, own_id(bootstrap), *of_brokers, *SHARE_BROKER_SETTINGS),
         )
 
-    ours, theirs = (converse(address) for address in brokers)
+    ours, theirs = from_both(brokers, converse)
     assert ours == theirs
 
 
@@ -437,7 +438,7 @@ def test_a_setting_of_a_share_group_is_checked(brokers: Brokers, name: str, valu
         (answer,) = say(bootstrap, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request).responses
         return answer.error_code, answer.error_message
 
-    ours, theirs = (converse(address) for address in brokers)
+    ours, theirs = from_both(brokers, converse)
     assert ours == theirs
 
 
@@ -458,7 +459,8 @@ def test_the_least_replicas_in_sync_are_told_as_a_setting_of_all_brokers(brokers
 def test_no_record_waits_longer_for_its_compaction_than_its_topic_allows(brokers: Brokers) -> None:
     """As far as a setting goes that says how often it is looked for and that may change."""
     backoff = "log.cleaner.backoff.ms"
-    for address in brokers:
+
+    def look(address: str) -> None:
         assert edited(address, ALL_BROKERS, backoff, "100") == NONE
         topic = create_topic(
             address,
@@ -468,6 +470,8 @@ def test_no_record_waits_longer_for_its_compaction_than_its_topic_allows(brokers
         )
         wait_for_compaction(address, topic)
         assert edited(address, ALL_BROKERS, backoff, None) == NONE
+
+    from_both(brokers, look)
 
 
 def wait_for_compaction(bootstrap: str, topic: str) -> None:

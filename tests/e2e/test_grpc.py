@@ -24,7 +24,7 @@ from tests.e2e.grpc_client import Client, Generated, methods
 from tests.waiting import wait_until
 
 # One after the other: two clusters at once on two cores would measure each other.
-pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.xdist_group("cluster-clients"), pytest.mark.timeout(240)]
 
 WAIT_S = 60.0
 

@@ -12,7 +12,7 @@ from penstock.testing import ProcessCluster
 from tests.waiting import wait_until
 
 # One after the other: two clusters at once on two cores would measure each other.
-pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.xdist_group("cluster-clients"), pytest.mark.timeout(180)]
 
 Make = Callable[..., ProcessCluster]
 

@@ -33,7 +33,7 @@ from tests.e2e.topics import create_topic
 from tests.waiting import wait_until
 
 pytest_plugins = ("tests.e2e.clients.java.fixtures",)
-pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.xdist_group("cluster-clients"), pytest.mark.timeout(300)]
 
 TOPIC, GROUP, STATE = "jobs", "workers", "__share_group_state"
 PARTITIONS = 3

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.apache_kafka import apache_kafka
-from tests.e2e.beside_kafka import Brokers
+from tests.e2e.beside_kafka import Brokers, from_both
 from tests.e2e.clients.java import missing
 from tests.e2e.processes import Broker
 from tests.e2e.queue_conversation import converse, deviations
@@ -70,7 +70,7 @@ def both(tmp_path: Path) -> Iterator[Brokers]:
 @pytest.mark.timeout(300)
 @pytest.mark.xdist_group("apache-kafka")
 def test_a_scripted_session_has_the_answers_of_kafka(both: Brokers) -> None:
-    ours, theirs = answers(both.penstock), answers(both.kafka)
+    ours, theirs = from_both(both, answers)
     assert len(theirs) > STEPS_MIN
     met = set()
     for number, (said, expected) in enumerate(zip(ours, theirs, strict=False)):

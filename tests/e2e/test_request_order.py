@@ -45,7 +45,7 @@ from penstock.protocol.kafka.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from tests.e2e.beside_kafka import Asked, Brokers, ask, talk
+from tests.e2e.beside_kafka import Asked, Brokers, ask, from_both, talk
 from tests.e2e.conftest import create_topic
 from tests.e2e.wire import (
     FETCH_VERSION,
@@ -72,18 +72,17 @@ def same_on_both(
     brokers: Brokers, converse: Callable[[Wire, str, int], Any], times: int = TIMES
 ) -> list[Any]:
     """What a conversation about a topic comes to each time; on both the same."""
-    outcomes = []
-    for bootstrap in brokers:
+
+    def outcomes(bootstrap: str) -> list[Any]:
         topic = create_topic(bootstrap)
         with connect(bootstrap) as wire:
             # The leader of a new topic may not serve yet.
             wait_until(
-                "a leader",
-                lambda wire=wire, topic=topic: wire.produce(topic, b"1").error_code == NONE,
-                START_TIMEOUT_S,
+                "a leader", lambda: wire.produce(topic, b"1").error_code == NONE, START_TIMEOUT_S
             )
-            outcomes.append([converse(wire, topic, number) for number in range(times)])
-    ours, theirs = outcomes
+            return [converse(wire, topic, number) for number in range(times)]
+
+    ours, theirs = from_both(brokers, outcomes)
     assert ours == theirs
     return ours
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.apache_kafka import apache_kafka
-from tests.e2e.beside_kafka import Brokers
+from tests.e2e.beside_kafka import Brokers, from_both
 from tests.e2e.clients.java import missing
 from tests.e2e.consumer_session import Said
 from tests.e2e.processes import Broker
@@ -61,10 +61,10 @@ def both(tmp_path: Path) -> Iterator[Brokers]:
 
 @pytest.mark.xdist_group("apache-kafka")
 def test_a_scripted_session_has_the_answers_of_kafka(both: Brokers) -> None:
-    ids = make_candidates(both.kafka, PREFIX), make_candidates(both.penstock, PREFIX)
-    names = choose_topics(*ids)
-    theirs = answers(both.kafka, ids[0], names[0])
-    ours = answers(both.penstock, ids[1], names[1])
+    our_ids, their_ids = from_both(both, lambda address: make_candidates(address, PREFIX))
+    their_names, our_names = choose_topics(their_ids, our_ids)
+    topics = {both.penstock: (our_ids, our_names), both.kafka: (their_ids, their_names)}
+    ours, theirs = from_both(both, lambda address: answers(address, *topics[address]))
     assert len(theirs) > STEPS_MIN
     told_again = 0
     for number, (said, expected) in enumerate(zip(ours, theirs, strict=False)):

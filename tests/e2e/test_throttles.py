@@ -18,7 +18,7 @@ from penstock.protocol.kafka.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from tests.e2e.beside_kafka import Brokers, described, own_id, say
+from tests.e2e.beside_kafka import Brokers, described, from_both, own_id, say
 from tests.e2e.clients.java import Java
 from tests.e2e.cluster_nodes import Cluster, ClusterNode
 from tests.e2e.topics import create_topic
@@ -199,7 +199,7 @@ def test_lists_of_throttled_replicas_are_checked_and_shown_as_by_kafka(
         found = {text: outcome(bootstrap, TOPIC, topic, name, text) for text in LISTS}
         return {"unset": described(bootstrap, TOPIC, topic, name), **found}
 
-    ours, theirs = (outcomes(bootstrap) for bootstrap in brokers)
+    ours, theirs = from_both(brokers, outcomes)
     assert ours == theirs
 
 
@@ -221,5 +221,5 @@ def test_rates_of_throttles_are_checked_and_shown_as_by_kafka(
         found = {text: outcome(bootstrap, BROKER, resource, name, text) for text in NUMBERS}
         return {"unset": described(bootstrap, BROKER, resource, name), **without_words(found)}
 
-    ours, theirs = (outcomes(bootstrap) for bootstrap in brokers)
+    ours, theirs = from_both(brokers, outcomes)
     assert ours == theirs

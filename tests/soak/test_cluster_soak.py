@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.e2e import cluster_network
 from tests.e2e.cluster_disks import small_disk, why_nothing_freezes
+from tests.e2e.cluster_history import BUSY
 from tests.e2e.cluster_network import Network
 from tests.e2e.cluster_nodes import Cluster
 from tests.e2e.cluster_rot import rot_one
@@ -32,6 +34,8 @@ from tests.e2e.cluster_scenarios import (
 )
 from tests.soak.conftest import Tell
 
+run_rounds_busily = partial(run_rounds, pace=BUSY)
+
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(0)]
 
 KILLS = int(os.environ.get("SOAK_KILLS", "50"))
@@ -53,7 +57,9 @@ def network() -> Iterator[Network]:
 
 def test_random_kills(tmp_path: Path, tell: Tell, seed: int) -> None:
     with three_nodes(tmp_path) as cluster:
-        outcome = run_rounds(cluster, kill_one, rounds=KILLS, every_s=KILL_EVERY_S, seed=seed)
+        outcome = run_rounds_busily(
+            cluster, kill_one, rounds=KILLS, every_s=KILL_EVERY_S, seed=seed
+        )
     tell(f"seed {seed}, {KILLS} kills: {outcome}")
 
 
@@ -64,7 +70,7 @@ def test_random_kills(tmp_path: Path, tell: Tell, seed: int) -> None:
 )
 def test_fault(tmp_path: Path, tell: Tell, seed: int, fault: Fault) -> None:
     with three_nodes(tmp_path) as cluster:
-        outcome = run_rounds(cluster, fault, rounds=ROUNDS, every_s=EVERY_S, seed=seed)
+        outcome = run_rounds_busily(cluster, fault, rounds=ROUNDS, every_s=EVERY_S, seed=seed)
     tell(f"seed {seed}, {ROUNDS} rounds: {outcome}")
 
 
@@ -74,7 +80,9 @@ def test_fault(tmp_path: Path, tell: Tell, seed: int, fault: Fault) -> None:
 def test_cut(tmp_path: Path, tell: Tell, seed: int, network: Network, make: object) -> None:
     assert callable(make)
     with three_nodes(tmp_path, network) as cluster:
-        outcome = run_rounds(cluster, make(network), rounds=ROUNDS, every_s=EVERY_S, seed=seed)
+        outcome = run_rounds_busily(
+            cluster, make(network), rounds=ROUNDS, every_s=EVERY_S, seed=seed
+        )
     tell(f"seed {seed}, {ROUNDS} rounds: {outcome}")
 
 
@@ -84,7 +92,7 @@ def test_full_disk(tmp_path: Path, tell: Tell, seed: int) -> None:
     with small_disk(node) as disk, cluster:
         cluster.create_topic(TOPIC)
         fault = fill_disk(node, disk)
-        outcome = run_rounds(cluster, fault, rounds=ROUNDS, every_s=EVERY_S, seed=seed)
+        outcome = run_rounds_busily(cluster, fault, rounds=ROUNDS, every_s=EVERY_S, seed=seed)
     tell(f"seed {seed}, {ROUNDS} times full: {outcome}")
 
 
@@ -93,7 +101,9 @@ def test_power_cuts(tmp_path: Path, tell: Tell, seed: int) -> None:
     if reason is not None:
         pytest.skip(f"power cuts can't be tested: {reason}")
     with three_nodes_on_disks(tmp_path) as (cluster, disks):
-        outcome = run_rounds(cluster, cut_power(disks), rounds=ROUNDS, every_s=EVERY_S, seed=seed)
+        outcome = run_rounds_busily(
+            cluster, cut_power(disks), rounds=ROUNDS, every_s=EVERY_S, seed=seed
+        )
     tell(f"seed {seed}, {ROUNDS} power cuts of all nodes: {outcome}")
 
 
@@ -104,6 +114,6 @@ def test_hanging_disk(tmp_path: Path, tell: Tell, seed: int) -> None:
     moved_s: list[float] = []
     with three_nodes_on_disks(tmp_path) as (cluster, disks):
         fault = freeze_leader(disks, moved_s)
-        outcome = run_rounds(cluster, fault, rounds=ROUNDS, every_s=EVERY_S, seed=seed)
+        outcome = run_rounds_busily(cluster, fault, rounds=ROUNDS, every_s=EVERY_S, seed=seed)
     moved = ", ".join(f"{seconds:.1f}" for seconds in moved_s)
     tell(f"seed {seed}, frozen {ROUNDS} times, all went on after {moved} s: {outcome}")

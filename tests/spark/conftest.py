@@ -36,7 +36,7 @@ Produce = Callable[..., None]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """One worker runs all tests that share a JVM; those that bring their own need not wait."""
     for item in items:
-        if item.path.is_relative_to(HERE):
+        if str(item.path).startswith(f"{HERE}{os.sep}"):
             if item.get_closest_marker("xdist_group") is None:
                 item.add_marker(pytest.mark.xdist_group(group_of(item)))
             if item.get_closest_marker("timeout") is None:

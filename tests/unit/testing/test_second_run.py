@@ -26,6 +26,8 @@ def test_fails_once(number):
         raise RuntimeError("the first run")
 """
 FAILS = "def test_fails(): raise RuntimeError('every run')\n"
+# What a second run needs. All that are installed take most of a second to import.
+PLUGINS = ("-p", "no:cacheprovider", "-p", "xdist", "-p", "pytest_rerunfailures")
 SOURCES = Path(__file__).resolve().parents[3]
 
 
@@ -36,11 +38,11 @@ def run(root: Path, folder: str, source: str, *options: str) -> subprocess.Compl
     module.parent.mkdir(parents=True)
     module.write_text(source)
     # The sample's folder is called "tests" too: it is not a package there, so ours is imported.
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options, "."]
+    command = [sys.executable, "-m", "pytest", *PLUGINS, *options, "."]
     return subprocess.run(
         command,
         cwd=root,
-        env={"PYTHONPATH": str(SOURCES), "PATH": ""},
+        env={"PYTHONPATH": str(SOURCES), "PATH": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         timeout=120,
