@@ -73,6 +73,8 @@ class RangeMap:
         self.done_count = 0
         self.waiting_count = 0
         known = list(ranges)
+        # The first offset that nothing is known of.
+        self.end = max(start, known[-1].last + 1) if known else start
         self._by_first.update((each.first, each) for each in known if each.first >= start)
         for each in known:
             if each.first >= start:
@@ -85,10 +87,6 @@ class RangeMap:
 
     def __iter__(self) -> Iterator[Range]:
         return chain(self._left.values(), self._by_first.values())
-
-    @property
-    def end(self) -> int:
-        return self._by_first.peekitem()[1].last + 1 if self._by_first else self.start
 
     def put(self, new: Range) -> None:
         """Says what is known of these offsets from now on."""
@@ -119,6 +117,7 @@ class RangeMap:
         is_wider = first != new.first or last != new.last
         # The range itself, if it can be: who stores the queue on the same node has it too.
         self._add(new._replace(first=first, last=last) if is_wider else new)
+        self.end = max(self.end, last + 1)
 
     def _stands_alone(self, new: Range) -> bool:
         """Whether no neighbour is equal."""
@@ -150,6 +149,7 @@ class RangeMap:
                 self._put_left(cut(lowest, lowest.first, start - 1))
             if lowest.last >= start:
                 self._add(lowest._replace(first=start))
+        self.end = start
 
     def _put_left(self, new: Range) -> None:
         """What is known of offsets below the start: that they are dying, or nothing."""
@@ -182,6 +182,9 @@ class RangeMap:
             yield cut(self._left[key], first, last)
 
     def at(self, offset: int) -> Range | None:
+        beginning: Range | None = self._by_first.get(offset)
+        if beginning is not None:
+            return beginning
         # Not by position: the first to ask for one after a change pays for an index of all.
         first = next(self._by_first.irange(maximum=offset, reverse=True), None)
         if first is None:
@@ -318,6 +321,7 @@ class RangeMap:
             assert (each.death != 0) == (each.state is _DYING), f"{each}: why?"
             copy._add(each)
             before = each
+        assert self.end == (self.start if before is None else before.last + 1), "it ends elsewhere"
         for name in _KEPT:
             mine, right = getattr(self, name), getattr(copy, name)
             assert mine == right, f"{name} is {mine}, not {right}"
@@ -347,4 +351,5 @@ def joined(ranges: list[Range]) -> tuple[Range, ...]:
 
 
 def _is_alike(one: Range, other: Range) -> bool:
-    return one[2:] == other[2:]
+    # Most neighbours differ in their state.
+    return one[2] is other[2] and one[2:] == other[2:]

@@ -6,6 +6,7 @@ from penstock.model.ids import MemberId
 from penstock.queues.commands import AcquiredRange, Range, RecordState, ShareSettings
 from penstock.queues.delivery import is_last_attempt, throttled_from
 from penstock.queues.machine import ShareMachine
+from penstock.queues.reading import Needed
 
 ANN, BOB = MemberId("ann"), MemberId("bob")
 SETTINGS = ShareSettings()
@@ -42,6 +43,18 @@ def expire(machine: ShareMachine, settings: ShareSettings = SETTINGS) -> None:
 
 def states(machine: ShareMachine) -> list[tuple[int, int, RecordState, int]]:
     return [each[:4] for each in machine.ranges()]
+
+
+def test_a_poll_knows_how_far_it_has_to_read() -> None:
+    machine = ShareMachine(start=0)
+    assert machine.needed(0, 5) == Needed(0, 5), "nothing is known yet"
+    acquire(machine, (0, 9), (10, 19))
+    assert machine.needed(20, 5) == Needed(20, 5)
+    ranges = [Range(2, 4, AVAILABLE, 1), Range(12, 15, AVAILABLE, 1)]
+    machine.apply(machine.change_of(ranges))
+    assert machine.needed(2, 5) == Needed(13, 1), "that is the fifth that came back"
+    assert machine.needed(2, 10) == Needed(20, 3), "the rest has to be new"
+    assert machine.needed(5, 4) == Needed(15, 1)
 
 
 def test_a_batch_goes_out_whole_even_beyond_the_number_of_records() -> None:

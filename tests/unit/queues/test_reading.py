@@ -6,7 +6,7 @@ import pytest
 
 from penstock.model.file_ranges import FileRange
 from penstock.queues.commands import AcquiredRange
-from penstock.queues.reading import UNWANTED_BYTES_MAX, build, plan, scan_batches
+from penstock.queues.reading import UNWANTED_BYTES_MAX, Needed, build, plan, scan_batches
 from penstock.records.batch import (
     build_batch,
     decode_records,
@@ -57,6 +57,18 @@ def gap(first: int, count: int) -> bytes:
 def found(*batches: bytes) -> FileRange:
     data = b"before" + b"".join(batches)
     return FileRange(Bytes(data), 6, len(data) - 6)
+
+
+def test_no_more_headers_are_read_than_a_poll_needs() -> None:
+    large = [batch(number * 100, 100, size=1_000) for number in range(20)]
+    whole = found(*large)
+    batches = scan_batches(whole, needed=Needed(150, 60))
+    assert [each.first for each in batches] == [0, 100, 200], "50 records of the second one count"
+    assert whole.file.bytes_read < 20_000  # type: ignore[attr-defined]
+    assert len(scan_batches(whole, needed=Needed(0, 10_000))) == 20
+    assert (
+        len(scan_batches(found(gap(0, 10), batch(10, 5), batch(15, 5)), needed=Needed(0, 5))) == 2
+    )
 
 
 def test_batches_are_found_by_their_headers_alone() -> None:
