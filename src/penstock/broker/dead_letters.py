@@ -225,6 +225,10 @@ class DeadLetters:
             raise outcome
         return outcome
 
+    def is_for_letters(self, topic_id: TopicId) -> bool:
+        topic = self.cluster.topic_by_id(topic_id)
+        return topic is not None and topic.configs.get(GROUP_ENABLE) == "true"
+
     async def find(self, topic_id: TopicId) -> Topic | None:
         """None only if the topic is gone: this node may not have heard of it yet."""
         topic = self.cluster.topic_by_id(topic_id)

@@ -17,6 +17,7 @@ from penstock.broker.letter_reading import OriginalRecords
 from penstock.model.errors import Reason, Refused
 from penstock.queues.commands import Range
 from penstock.queues.dead_letters import (
+    GENERATIONS_MAX,
     PLAN_BYTES_MAX,
     PLAN_LETTERS_MAX,
     copy_record,
@@ -27,6 +28,7 @@ from penstock.queues.dead_letters import (
     decide_plan,
     decide_shorter,
     decide_uncopied,
+    generation_of,
     letter_record,
     letters,
 )
@@ -159,11 +161,34 @@ class Carrier:
         if not queue.is_open or queue.machine.letters != before:
             # It was opened again meanwhile, with whatever is stored.
             return True
+        if await self._end_circles(chosen, records):
+            return True
         planned = chosen[: len(records)]
         await queue.decide(lambda machine: decide_plan(machine, planned, sender))
         self._unsent = {sender}
         await self._send(Plan(tuple(planned), len(planned)), sender, batch)
         return True
+
+    async def _end_circles(self, chosen: Sequence[Letter], records: Sequence[Record]) -> bool:
+        """What has been in so many dead-letter topics is dead without one more: groups that read
+        each other's letters would pass it on endlessly. It lies in those topics, so nothing is
+        lost."""
+        queue, owner = self._queue, self._owner
+        if not owner.is_for_letters(queue.key.topic_id):
+            return False
+        too_far = [
+            letter.offset
+            for letter, record in zip(chosen, records, strict=False)
+            if generation_of(record.headers) > GENERATIONS_MAX
+        ]
+        if too_far:
+            text = (
+                "%d dead letters of %s have been in %d dead-letter topics, and stay where they are"
+            )
+            logger.warning(text, len(too_far), queue.key, GENERATIONS_MAX)
+            settings = owner.settings.of_queue(queue.key)
+            await queue.decide(lambda machine: machine.decide_buried(too_far, settings))
+        return bool(too_far)
 
     def _chosen(self) -> list[Letter]:
         """The next to send: those that nothing is known against, or one that was refused alone."""
@@ -186,8 +211,9 @@ class Carrier:
             raise Refused(Reason.UNKNOWN_TOPIC_ID, "the topic of the queue is gone")
         originals = OriginalRecords(owner.replica_of(queue), owner.cold_reads)
         is_copied = owner.settings.copies_records(queue.key.group_id)
-        # Of one that is not copied, the headers that place it in its trace are.
-        is_read = is_copied or owner.is_traced
+        # Of one that is not copied, the headers are looked at: those that place it in its trace, and
+        # how far a letter has come.
+        is_read = is_copied or owner.is_traced or owner.is_for_letters(queue.key.topic_id)
         found = await originals.read([letter.offset for letter in chosen], bytes_max, is_read)
         records: list[Record] = []
         left = bytes_max - _OVERHEAD_BYTES

@@ -31,6 +31,9 @@ MESSAGE: Final = "__dlq.errors.message"
 TOPIC_ID: Final = "__penstock.topic.id"
 # Ours: how often the record has come back from the dead.
 REDRIVES: Final = "__penstock.redrives"
+# Ours: how many dead-letter topics it has come to, one after the other: groups may read the letters
+# of others, and give them up too.
+GENERATION: Final = "__penstock.letters"
 # Ours: for which group a record was appended to its topic again. Other share groups skip it.
 REDRIVEN_FOR: Final = "__penstock.redriven.for"
 
@@ -41,10 +44,23 @@ _MESSAGES: Final = {
     Death.EXPIRED: "Record expired before it was delivered.",
 }
 _OURS: Final = frozenset(
-    (TOPIC, PARTITION, OFFSET, GROUP, DELIVERY_COUNT, MESSAGE, TOPIC_ID, REDRIVES, REDRIVEN_FOR)
+    (
+        TOPIC,
+        PARTITION,
+        OFFSET,
+        GROUP,
+        DELIVERY_COUNT,
+        MESSAGE,
+        TOPIC_ID,
+        REDRIVES,
+        GENERATION,
+        REDRIVEN_FOR,
+    )
 )
 # A record that was brought back so often, and died each time, stays dead.
 REDRIVES_MAX: Final = 3
+# A letter of a letter, and so on. What comes further goes in circles: groups read each other's.
+GENERATIONS_MAX: Final = 10
 
 
 def letters(dying: Range) -> Iterator[Letter]:
@@ -163,8 +179,9 @@ def letter_record(
     """What the dead-letter topic gets. Of a record that is gone from the log, and of one that is
     not to be copied, there are only the headers."""
     kept: Headers = ()
-    redrives = letter.redrives
+    redrives, generation = letter.redrives, 1
     if original is not None:
+        generation = generation_of(original.headers) + 1
         redrives = max(redrives, redrives_of(original.headers))
         kept = tuple(each for each in original.headers if each[0] not in _OURS)
     said = {
@@ -178,6 +195,8 @@ def letter_record(
     }
     if redrives:
         said[REDRIVES] = str(redrives)
+    if generation > 1:
+        said[GENERATION] = str(generation)
     headers = tuple((name, text.encode()) for name, text in said.items())
     if original is None or not is_copied:
         traced = tuple(each for each in kept if each[0] in TRACE_HEADERS)
@@ -187,7 +206,17 @@ def letter_record(
 
 def redrives_of(headers: Headers) -> int:
     """How often a record has come back, as far as its headers say so."""
+    return _number(headers, REDRIVES)
+
+
+def generation_of(headers: Headers) -> int:
+    """0 for a record that is not a dead letter; more than 1 for a letter of a letter."""
+    is_letter = any(name == GROUP for name, _ in headers)
+    return max(int(is_letter), _number(headers, GENERATION))
+
+
+def _number(headers: Headers, wanted: str) -> int:
     for name, value in headers:
-        if name == REDRIVES and value is not None and value.isdigit() and len(value) < 6:
+        if name == wanted and value is not None and value.isdigit() and len(value) < 6:
             return int(value)
     return 0

@@ -409,6 +409,12 @@ async def any_letters_topic(self: DeadLetters, topic_id: TopicId) -> Topic | Non
     return next(iter(self.cluster.topics()))
 
 
+@mutation("letters of letters go in circles", (Carrier, "_end_circles"))
+async def goes_in_circles(self: Carrier, chosen: object, records: object) -> bool:
+    """Groups that read each other's letters must not pass a record on endlessly."""
+    return False
+
+
 @mutation("letters are brought back without a note of it", (LetterState, "redriven_to"))
 def notes_nothing(self: LetterState, place: Redriven, count: int) -> LetterState:
     """Who asks again must not bring back the same letters."""

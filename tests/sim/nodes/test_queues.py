@@ -88,6 +88,9 @@ DIRECTED: dict[str, Callable[[], None]] = {
     "a plan outlives its dead-letter topic": (
         test_poisoned.test_one_node_dies_at_every_step_around_the_loss_of_the_dead_letter_topic
     ),
+    "letters of letters go in circles": in_directory(
+        test_dead_letters.test_letters_of_letters_do_not_go_in_circles
+    ),
     "it is not counted how often a record came back": in_directory(
         test_redriving.test_a_record_that_dies_again_and_again_stays_dead
     ),

@@ -10,6 +10,7 @@ from penstock.broker import letter_carrier
 from penstock.broker.queues import AckType
 from penstock.cluster.config_decisions import Edit, GroupResource, Operation, TopicResource
 from penstock.model.errors import Reason, Refused
+from penstock.queues.dead_letters import GENERATION, GENERATIONS_MAX
 from penstock.queues.letters import Plan
 from penstock.records.batch import parse_header
 from penstock.records.record import Record
@@ -83,6 +84,36 @@ def test_the_headers_of_the_record_are_kept(tmp_path: Path) -> None:
         assert node.letters()[0].headers[:2] == own.headers
 
     on_node(scenario, tmp_path)
+
+
+def test_letters_of_letters_do_not_go_in_circles(tmp_path: Path) -> None:
+    """Two groups that read each other's dead letters would pass a record on endlessly."""
+
+    async def scenario(node: LettersNode) -> None:
+        edits = [Edit("errors.deadletterqueue.group.enable", Operation.SET, "true")]
+        await node.cluster.edit_configs([(TopicResource(TOPIC), edits)])
+        passed_on = [("__dlq.errors.group", b"other")]
+        further = [
+            (GENERATION, b"%d" % number) for number in (GENERATIONS_MAX - 1, GENERATIONS_MAX)
+        ]
+        await node.send_records(
+            *(
+                Record(timestamp_ms=START_MS, value=b"v", headers=(*passed_on, *more))
+                for more in ([], [further[0]], [further[1]])
+            )
+        )
+        await node.poll()
+        await node.reject(0, 2)
+        await node.until_sent(2)
+        await until(node.is_settled)
+        said = [dict(letter.headers)[GENERATION] for letter in node.letters()]
+        assert said == [b"2", b"%d" % GENERATIONS_MAX]
+        # The third stays where it is, and holds up nobody.
+        assert node.led.machine.start == 3
+
+    for is_copied in ("true", "false"):
+        settings = {"errors_deadletterqueue_copy_record_enable": is_copied}
+        on_node(scenario, tmp_path / is_copied, **settings)
 
 
 def test_many_letters_go_in_a_few_batches(tmp_path: Path) -> None:
