@@ -2,6 +2,12 @@
 
 from typing import Final
 
+from penstock.frontdoor.remote.limits import (
+    IDEMPOTENCY_KEY_LENGTH_MAX as IDEMPOTENCY_KEY_LENGTH_MAX,
+)
+from penstock.frontdoor.remote.limits import RECORDS_PER_REQUEST_MAX as RECORDS_PER_REQUEST_MAX
+from penstock.frontdoor.remote.limits import STREAMS_MAX as STREAMS_MAX
+from penstock.frontdoor.remote.limits import WAIT_S_MAX as WAIT_S_MAX
 from penstock.model.limits import KIB, MIB
 
 # Of one message, as gRPC's clients have it for what they receive.
@@ -9,11 +15,8 @@ MESSAGE_BYTES_MAX: Final = 4 * MIB
 # Of the keys, values and headers in an answer; one record that is larger comes alone.
 REPLY_BYTES_MAX: Final = 3 * MIB
 METADATA_BYTES_MAX: Final = 16 * KIB
-RECORDS_PER_REQUEST_MAX: Final = 100_000
 RECORDS_PER_REPLY: Final = 100
 RECORDS_PER_REPLY_MAX: Final = 10_000
-IDEMPOTENCY_KEY_LENGTH_MAX: Final = 255
-WAIT_S_MAX: Final = 30.0
 # A call that waits for records ends this long before its deadline, so that its answer arrives.
 DEADLINE_MARGIN_S: Final = 0.2
 
@@ -42,7 +45,6 @@ REDRIVEN_MAX: Final = 1_000
 CONNECTIONS_MAX: Final = 2_000
 CALLS_PER_CONNECTION_MAX: Final = 1_000
 CALLS_MAX: Final = 4_000
-STREAMS_MAX: Final = 2_000
 # Memory of the process from which on the connections that send most are closed: a call's message
 # is held until it is whole, and there may be many that never become whole.
 MEMORY_BYTES_MAX: Final = 1024 * MIB

@@ -51,17 +51,7 @@ async def describe_topic(context: Context, request: Request) -> Answer:
         internal=found.summary.is_internal,
         replication_factor=found.summary.replication_factor,
         settings=found.settings,
-        partitions=[
-            messages.TopicPartition(
-                partition=each.partition,
-                leader=each.leader,
-                replicas=each.replicas,
-                in_sync=each.in_sync,
-                start_offset=each.start_offset,
-                end_offset=each.end_offset,
-            )
-            for each in found.partitions
-        ],
+        partitions=messages.many(messages.TopicPartition, found.partitions),
     )
     return json_answer(described)
 
@@ -122,11 +112,9 @@ async def change_settings(context: Context, request: Request) -> Answer:
 
 async def list_groups(context: Context, _: Request) -> Answer:
     found = await context.ask(calls.ListGroups())
-    groups = [
-        messages.Group(each.group_id, each.type, each.state, each.protocol_type)
-        for each in found.groups
-    ]
-    return json_answer(messages.Groups(groups, found.unreached))
+    return json_answer(
+        messages.Groups(messages.many(messages.Group, found.groups), found.unreached)
+    )
 
 
 async def describe_group(context: Context, request: Request) -> Answer:
@@ -137,10 +125,7 @@ async def describe_group(context: Context, request: Request) -> Answer:
         type=summary.type,
         state=summary.state,
         protocol_type=summary.protocol_type,
-        members=[
-            messages.Member(each.member_id, each.instance_id, each.client_id, each.client_host)
-            for each in found.members
-        ],
+        members=messages.many(messages.Member, found.members),
     )
     return json_answer(described)
 
@@ -163,12 +148,7 @@ async def commit_offsets(context: Context, request: Request) -> Answer:
     wanted = await request.json(messages.CommittedOffsets)
     if not wanted.offsets:
         raise Problem(400, "The body has no offsets.")
-    offsets = [
-        calls.GroupOffset(
-            topic=each.topic, partition=each.partition, offset=each.offset, metadata=each.metadata
-        )
-        for each in wanted.offsets
-    ]
+    offsets = messages.many(calls.GroupOffset, wanted.offsets)
     group_id = request.parameters["group"]
     await context.ask(calls.CommitGroupOffsets(group_id=group_id, offsets=offsets))
     return Answer(204)

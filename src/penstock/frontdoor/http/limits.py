@@ -2,22 +2,25 @@
 
 from typing import Final
 
+from penstock.frontdoor.remote.limits import (
+    IDEMPOTENCY_KEY_LENGTH_MAX as IDEMPOTENCY_KEY_LENGTH_MAX,
+)
+from penstock.frontdoor.remote.limits import RECORDS_PER_REQUEST_MAX as RECORDS_PER_REQUEST_MAX
+from penstock.frontdoor.remote.limits import STREAMS_MAX as STREAMS_MAX
+from penstock.frontdoor.remote.limits import WAIT_S_MAX as WAIT_S_MAX
 from penstock.model.limits import KIB, MIB
 
 # Of one request.
 HEADER_BYTES_MAX: Final = 32 * KIB
 BODY_BYTES_MAX: Final = 32 * MIB
-RECORDS_PER_REQUEST_MAX: Final = 100_000
 # Arrays and objects inside each other, in a body or in a value.
 JSON_DEPTH_MAX: Final = 100
 # Of a body whose request is answered already.
 DISCARDED_BYTES_MAX: Final = 1 * MIB
-IDEMPOTENCY_KEY_LENGTH_MAX: Final = 255
 
 # Of one answer.
 RECORDS_PER_ANSWER_MAX: Final = 10_000
 RECORDS_PER_ANSWER: Final = 100
-WAIT_S_MAX: Final = 30.0
 # Of a queue: in one answer, and out to one stream at a time, by default and at most.
 QUEUE_MESSAGES_MAX: Final = 1_000
 STREAM_MESSAGES: Final = 10
@@ -30,7 +33,6 @@ ARROW_READ_BYTES_MAX: Final = 4 * MIB
 # Of the process. Bodies count from when they begin to arrive until their request is answered.
 BODIES_BYTES_MAX: Final = 128 * MIB
 CONNECTIONS_MAX: Final = 5_000
-STREAMS_MAX: Final = 2_000
 STREAM_PARTITIONS_MAX: Final = 256
 ARROW_STREAMS_MAX: Final = 8
 

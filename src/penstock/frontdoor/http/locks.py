@@ -1,6 +1,5 @@
 """Locks with leases and fencing tokens."""
 
-from penstock.broker.doors.lock_calls import LockInfo
 from penstock.frontdoor.http import messages
 from penstock.frontdoor.http.context import Context, unless_gone
 from penstock.frontdoor.http.problems import Problem
@@ -9,7 +8,7 @@ from penstock.frontdoor.http.routes import Route
 
 
 async def list_locks(context: Context, _: Request) -> Answer:
-    return json_answer(messages.Locks([_lock(each) for each in await context.locks.list()]))
+    return json_answer(messages.Locks(messages.many(messages.Lock, await context.locks.list())))
 
 
 async def describe_lock(context: Context, request: Request) -> Answer:
@@ -17,7 +16,7 @@ async def describe_lock(context: Context, request: Request) -> Answer:
     found = await context.locks.describe(name)
     if found is None:
         raise Problem(404, f"Nobody holds the lock {name}.", reason="lock_not_held")
-    return json_answer(_lock(found))
+    return json_answer(messages.one(messages.Lock, found))
 
 
 async def acquire_lock(context: Context, request: Request) -> Answer:
@@ -25,7 +24,8 @@ async def acquire_lock(context: Context, request: Request) -> Answer:
     acquiring = context.locks.acquire(
         request.parameters["lock"], wanted.owner, wanted.lease_ms, wanted.wait_ms
     )
-    return json_answer(_lock(await unless_gone(context, request, acquiring)))
+    taken = await unless_gone(context, request, acquiring)
+    return json_answer(messages.one(messages.Lock, taken))
 
 
 async def renew_lock(context: Context, request: Request) -> Answer:
@@ -33,24 +33,13 @@ async def renew_lock(context: Context, request: Request) -> Answer:
     renewed = await context.locks.renew(
         request.parameters["lock"], wanted.owner, wanted.fencing_token, wanted.lease_ms
     )
-    return json_answer(_lock(renewed))
+    return json_answer(messages.one(messages.Lock, renewed))
 
 
 async def release_lock(context: Context, request: Request) -> Answer:
     wanted = await request.json(messages.LockRelease)
     await context.locks.release(request.parameters["lock"], wanted.owner, wanted.fencing_token)
     return Answer(204)
-
-
-def _lock(info: LockInfo) -> messages.Lock:
-    return messages.Lock(
-        name=info.name,
-        owner=info.owner,
-        fencing_token=info.fencing_token,
-        lease_ms=info.lease_ms,
-        left_ms=info.left_ms,
-        waiters=info.waiters,
-    )
 
 
 ROUTES = (

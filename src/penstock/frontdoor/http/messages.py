@@ -1,6 +1,7 @@
 """What bodies look like: requests and answers as JSON. The OpenAPI description follows from it."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
@@ -20,6 +21,18 @@ Encoding = Literal["json", "text", "base64"]
 Partition = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Offset = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Milliseconds = Annotated[int, Meta(ge=0, le=2**53)]
+
+
+T = TypeVar("T", bound=Struct)
+
+
+def one(kind: type[T], source: Struct) -> T:
+    """What the broker says, in a shape whose fields have the same names; it may have fewer."""
+    return msgspec.convert(source, kind, from_attributes=True)
+
+
+def many(kind: type[T], sources: Iterable[Struct]) -> list[T]:
+    return [one(kind, source) for source in sources]
 
 
 class Header(Struct, forbid_unknown_fields=True):
