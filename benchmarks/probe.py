@@ -5,6 +5,7 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
@@ -79,9 +80,17 @@ def connect(bootstrap: str) -> socket.socket:
 
 def one_message_request(topic: str, partition: int = 0) -> bytes:
     """A Produce with acks=all."""
+    return produce_request(topic, [VALUE], partition)
+
+
+def produce_request(topic: str, values: Sequence[bytes], partition: int = 0) -> bytes:
+    """A Produce of one batch with acks=all."""
     now_ms = time.time_ns() // 1_000_000
-    record = Record(offset=0, timestamp_ms=now_ms, key=None, value=VALUE, headers=())
-    data = PartitionProduceData(index=partition, records=build_batch([record]))
+    records = [
+        Record(offset=number, timestamp_ms=now_ms, key=None, value=value, headers=())
+        for number, value in enumerate(values)
+    ]
+    data = PartitionProduceData(index=partition, records=build_batch(records))
     topic_data = [TopicProduceData(name=topic, partition_data=[data])]
     request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topic_data)
     return frame(ApiKey.PRODUCE, PRODUCE_VERSION, request)

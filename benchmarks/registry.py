@@ -17,13 +17,16 @@ from tests.e2e.apicurio import apicurio, missing
 
 from benchmarks.figures import Figure, Note, median
 from benchmarks.modes import Mode
-from benchmarks.probe import rss_megabytes
+from benchmarks.probe import connect, produce_request, rss_megabytes
+from benchmarks.small_requests import measure, pipeline
 from penstock.client.child_broker import ChildBroker
 
 SCHEMAS = 10_000
 FIELDS = 10
 TOPIC = "_schemas"
 TIMEOUT_S = 60.0
+# A topic whose records are looked at, and one whose are not.
+CHECKED, PLAIN = "checked", "plain"
 # Beside the other registry.
 BESIDE_SCHEMAS = 100
 LOOK_UPS = 500
@@ -68,7 +71,34 @@ def run(mode: Mode, folder: Path) -> Iterator[Figure | Note]:
             for each in range(1, 201)
         )
         yield figure("register, p99", 1_000 * took[len(took) * 99 // 100], "ms")
+    yield from validation(mode, folder)
     yield from beside_apicurio(mode, folder)
+
+
+def validation(mode: Mode, folder: Path) -> Iterator[Figure]:
+    """What a topic costs that has the schemas of its records looked at, beside one that has not."""
+    with ChildBroker(folder / "validating") as broker:
+        registry = Side(f"http://{broker.http}")
+        (schema_id,) = registry.register([f"{CHECKED}-value"])
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        settings = {CHECKED: {"confluent.value.schema.validation": "true"}, PLAIN: {}}
+        wanted = [NewTopic(topic, 1, config=each) for topic, each in settings.items()]
+        for made in admin.create_topics(wanted).values():
+            made.result(TIMEOUT_S)
+        value = b"\0" + schema_id.to_bytes(4) + bytes(95)
+        for size, count in ((1, mode.small_requests), (1_000, max(1, mode.small_requests // 500))):
+            used: dict[str, list[float]] = {topic: [] for topic in settings}
+            requests = {topic: produce_request(topic, [value] * size) for topic in settings}
+            with connect(broker.bootstrap) as connection:
+                for request in requests.values():
+                    pipeline(connection, count // 10 + 1, request)
+                for number in range(ROUNDS if mode.is_judged else 1):
+                    for topic in sorted(settings, reverse=number % 2 == 1):
+                        took = measure(broker, connection, count, requests[topic])[1]
+                        used[topic].append(took / size)
+            added = [on - off for on, off in zip(used[CHECKED], used[PLAIN], strict=True)]
+            what = "one record" if size == 1 else f"{size:,} records"
+            yield figure(f"validation adds, batches of {what}", median(added), "us/record")
 
 
 def beside_apicurio(mode: Mode, folder: Path) -> Iterator[Figure | Note]:
@@ -80,7 +110,7 @@ def beside_apicurio(mode: Mode, folder: Path) -> Iterator[Figure | Note]:
     with ChildBroker(folder / "beside") as broker, apicurio() as theirs:
         sides = [Side(f"http://{broker.http}"), Side(theirs)]
         for side in sides:
-            side.fill()
+            side.ids = side.register([f"beside-{number}" for number in range(BESIDE_SCHEMAS)])
         warm_up_until = time.monotonic() + mode.warm_up_seconds
         while time.monotonic() < warm_up_until:
             for side in sides:
@@ -110,17 +140,20 @@ class Side:
         url = urlsplit(base)
         self._client = http.client.HTTPConnection(url.netloc, timeout=TIMEOUT_S)
         self._path = url.path
-        self._ids: list[int] = []
+        self.ids: list[int] = []
 
-    def fill(self) -> None:
-        for number in range(BESIDE_SCHEMAS):
-            path = f"{self._path}/subjects/beside-{number}/versions"
+    def register(self, subjects: list[str]) -> list[int]:
+        """The id of a schema under each."""
+        ids = []
+        for number, subject in enumerate(subjects):
+            path = f"{self._path}/subjects/{subject}/versions"
             answer = ask(self._client, "POST", path, {"schema": schema(number)})
-            self._ids.append(json.loads(answer)["id"])
+            ids.append(int(json.loads(answer)["id"]))
+        return ids
 
     def rate(self, count: int) -> float:
         started = time.monotonic()
-        for each in itertools.islice(itertools.cycle(self._ids), count):
+        for each in itertools.islice(itertools.cycle(self.ids), count):
             ask(self._client, "GET", f"{self._path}/schemas/ids/{each}")
         return count / (time.monotonic() - started)
 

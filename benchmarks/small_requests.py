@@ -62,20 +62,22 @@ def run(mode: Mode, folder: Path) -> Iterator[Figure]:
     yield figure(name, median(spread), "", SLOWEST_MAX)
 
 
-def measure(broker: ChildBroker, connection: socket.socket, count: int) -> tuple[float, float]:
+def measure(
+    broker: ChildBroker, connection: socket.socket, count: int, request: bytes | None = None
+) -> tuple[float, float]:
     """Requests per second, and broker CPU microseconds per request."""
     before, started = cpu_seconds(broker.pid), time.perf_counter()
-    pipeline(connection, count)
+    pipeline(connection, count, request)
     seconds = time.perf_counter() - started
     return count / seconds, 1e6 * (cpu_seconds(broker.pid) - before) / count
 
 
-def pipeline(connection: socket.socket, count: int) -> None:
+def pipeline(connection: socket.socket, count: int, request: bytes | None = None) -> None:
     """Send without waiting for answers, and read one answer per request.
 
     All answers have the same size, so they are read by volume, which costs the client little.
     """
-    requests = one_message_request(TOPIC) * count
+    requests = (request or one_message_request(TOPIC)) * count
     sender = threading.Thread(target=connection.sendall, args=(requests,))
     sender.start()
     answer = receive_frame(connection)

@@ -373,3 +373,20 @@ def test_the_command_line(broker: Broker, tmp_path: Path) -> None:
     assert "not found" in schema("show", "cli-value", expect=1).stderr
     (tmp_path / "noname").write_text("x")
     assert "add --type" in schema("register", "x", str(tmp_path / "noname"), expect=2).stderr
+    unknown = schema("show", "2147483647", expect=1)
+    assert unknown.stderr == "penstock: Schema 2147483647 not found\n"
+    order = str(tmp_path / "order.avsc")
+    missing = schema("register", "x", order, "--reference=A=nothing:1", expect=1)
+    assert "No schema reference found for subject 'nothing' and version 1" in missing.stderr
+    # A cycle can't be registered. Another program may have written one.
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for number, (own, other) in enumerate((("cycle-a", "cycle-b"), ("cycle-b", "cycle-a"))):
+        place = {"subject": own, "version": 1}
+        reference = {"name": other, "subject": other, "version": 1}
+        value = {**place, "id": 900_001 + number, "schema": '"int"', "references": [reference]}
+        key = {"keytype": "SCHEMA", **place, "magic": 1}
+        producer.produce("_schemas", json.dumps(value), json.dumps(key))
+    assert producer.flush(WAIT_S) == 0
+    for command in ("register", "check"):
+        cycle = schema(command, "cli-cycle", order, "--reference=A=cycle-a:1", expect=1)
+        assert "version 1 of subject 'cycle-a' refers to itself" in cycle.stderr

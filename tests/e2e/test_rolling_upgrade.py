@@ -21,7 +21,7 @@ from tests.e2e.cluster_history import History, Member, under_load
 from tests.e2e.cluster_nodes import Cluster, ClusterNode
 from tests.e2e.cluster_scenarios import PARTITIONS, TOPIC, judge
 from tests.e2e.processes import command
-from tests.e2e.queue_members import ConfluentShare, QueueLedger, produce
+from tests.e2e.queue_members import ConfluentShare, Place, QueueLedger, produce
 from tests.e2e.queue_session import configure_group
 from tests.waiting import wait_until
 
@@ -75,7 +75,7 @@ def is_previous(node: ClusterNode, previous: Path) -> bool:
 def replace(node: ClusterNode) -> None:
     """As the how-to page says: stop, start the new version, wait until it is in sync."""
     assert node.terminate() == 0
-    del node.environment[PATH]
+    node.environment.pop(PATH, None)
     node.start()
     in_sync = f"http://{node.http}/health/in-sync"
     wait_until("it is in sync", lambda: httpx.get(in_sync, timeout=HTTP_S).status_code == 200)
@@ -86,7 +86,6 @@ class Queue:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._places: set[tuple[int, int]] = set()
         self.ledger = QueueLedger()
         configure_group(cluster.nodes[1].bootstrap, WORKERS, share_auto_offset_reset="earliest")
         self._members = [
@@ -96,16 +95,23 @@ class Queue:
         for member in self._members:
             member.start()
 
-    def add_jobs(self) -> None:
+    def add_jobs(self) -> set[Place]:
         given = ["job"] * JOBS_AT_A_TIME
-        self._places |= produce(self._cluster.bootstrap, JOBS, given, PARTITIONS)
+        return produce(self._cluster.bootstrap, JOBS, given, PARTITIONS)
 
-    def await_all(self) -> None:
-        """Each job is done, and a worker was told so: a node that stops answers first."""
-        ledger, places = self.ledger, self._places
-        ledger.wait_until("end of all jobs", lambda: ledger.ended >= places)
+    def await_end(self, jobs: set[Place], *, stopped_previous: bool) -> None:
+        """Each job is done, and a worker was told so: a node that stops answers first.
+
+        The previous version refused some acknowledgements that it had stored, if it was stopped at
+        that moment. Such a job is done though nobody was told so. Once `previous_version` names a
+        commit without that fault, the exception has to go.
+        """
+        ledger = self.ledger
+        if not stopped_previous:
+            ledger.wait_until("end of all jobs", lambda: ledger.ended >= jobs)
         queues = Queues(self._cluster.bootstrap, timeout_s=HTTP_S)
         wait_until("the queue is empty", lambda: queues.describe(WORKERS).lag == 0)
+        assert jobs - ledger.ended <= set(ledger.unsure)
 
     def close(self) -> None:
         for member in self._members:
@@ -149,16 +155,18 @@ def test_a_rolling_upgrade_is_seen_only_as_latency(
         ending.callback(modern.stop)
         queue = Queue(cluster)
         ending.callback(queue.close)
-        for stage, node in enumerate(cluster.nodes.values()):
-            assert is_previous(node, previous)
-            queue.add_jobs()
+        # The first one twice: at last a node of this version stops under load.
+        for stage, node in enumerate([*cluster.nodes.values(), cluster.nodes[1]]):
+            was_previous = stage < len(cluster.nodes)
+            assert is_previous(node, previous) is was_previous
+            jobs = queue.add_jobs()
             replace(node)
             assert not is_previous(node, previous)
             queue.ledger.nobody_holds()
             history.wait_for_progress()
             read = len(modern.read)
             wait_until("the modern group reads on", lambda read=read: len(modern.read) > read)  # type: ignore[misc]
-            queue.await_all()
+            queue.await_end(jobs, stopped_previous=was_previous)
             use_every_node(cluster, stage)
         queue.ledger.check()
         acknowledged = set(history.places)
