@@ -211,8 +211,8 @@ class Carrier:
             raise Refused(Reason.UNKNOWN_TOPIC_ID, "the topic of the queue is gone")
         originals = OriginalRecords(owner.replica_of(queue), owner.cold_reads)
         is_copied = owner.settings.copies_records(queue.key.group_id)
-        # Of one that is not copied, the headers are looked at: those that place it in its trace, and
-        # how far a letter has come.
+        # Of one that is not copied, the headers are looked at: those that place it in its trace,
+        # and how far a letter has come.
         is_read = is_copied or owner.is_traced or owner.is_for_letters(queue.key.topic_id)
         found = await originals.read([letter.offset for letter in chosen], bytes_max, is_read)
         records: list[Record] = []
