@@ -147,6 +147,7 @@ class Cluster:
         nodes: int = 3,
         network: Network | None = None,
         environment: Mapping[str, str] | None = None,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = folder
         self.network = network
@@ -154,9 +155,10 @@ class Cluster:
         self.nodes: dict[int, ClusterNode] = {}
         for number in range(1, nodes + 1):
             self._make(number)
+        chosen = [w for pair in (settings or {}).items() for w in ("--set", "=".join(pair))]
         listed = ",".join(f"{node.number}={node.peer}" for node in self.nodes.values())
         for node in self.nodes.values():
-            node.flags = ("--cluster", listed)
+            node.flags = ("--cluster", listed, *chosen)
 
     def _make(self, number: int) -> ClusterNode:
         if self.network is None:

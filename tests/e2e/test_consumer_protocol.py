@@ -25,7 +25,7 @@ from tests.e2e.test_java_client import Load
 from tests.waiting import wait_until
 
 pytest_plugins = ("tests.e2e.clients.java.fixtures",)
-pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.xdist_group("cluster-clients"), pytest.mark.timeout(300)]
 
 TOPIC = "orders"
 GROUP = "readers"
@@ -34,6 +34,11 @@ PARTITIONS = 6
 # A member that shares hears of it with its next heartbeat, and the others one later.
 BALANCED_WITHIN_S = 120
 COORDINATED_WITHIN_S = 60
+# Members hear of a new assignment with their next heartbeat, which is due every five seconds.
+SHORT_BEATS = {
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+}
 
 MakeMember = Callable[[str, str, Ledger], Member]
 
@@ -83,7 +88,7 @@ def _balanced(ledger: Ledger, members: int) -> None:
 
 
 def _live_through_kills(folder: Path, make: MakeMember) -> None:
-    with Cluster(folder) as cluster:
+    with Cluster(folder, settings=SHORT_BEATS) as cluster:
         cluster.create_topic(TOPIC, partitions=PARTITIONS)
         ledger = Ledger(PARTITIONS)
         load = Load(cluster.bootstrap, TOPIC)

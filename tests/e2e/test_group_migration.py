@@ -22,14 +22,16 @@ from tests.e2e.test_consumer_protocol import (
     BALANCED_WITHIN_S,
     GROUP,
     PARTITIONS,
+    SHORT_BEATS,
     TOPIC,
     _committed,
     _coordinator,
+    _found_by_all,
 )
 from tests.e2e.test_java_client import Load
 
 pytest_plugins = ("tests.e2e.clients.java.fixtures",)
-pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.xdist_group("cluster-clients"), pytest.mark.timeout(400)]
 
 WATCH_INTERVAL_S = 0.2
 # Of the protocol, of the name, for the ledger.
@@ -91,7 +93,9 @@ class Rolling:
         self.balance()
 
     def roll_one(self, protocol: str) -> None:
-        self.members.pop(0).stop()
+        leaving = self.members.pop(0)
+        _found_by_all(self.ledger, leaving.name)
+        leaving.stop()
         self.start(protocol)
 
     def balance(self) -> None:
@@ -110,7 +114,7 @@ class Rolling:
 
 
 def _move_up_and_down(folder: Path, make: MakeMember) -> None:
-    with Cluster(folder) as cluster:
+    with Cluster(folder, settings=SHORT_BEATS) as cluster:
         cluster.create_topic(TOPIC, partitions=PARTITIONS)
         ledger = Ledger(PARTITIONS)
         load = Load(cluster.bootstrap, TOPIC)
@@ -127,6 +131,7 @@ def _move_up_and_down(folder: Path, make: MakeMember) -> None:
             # Another node serves the mixed group now.
             rolling.roll_one("consumer")
             coordinator.start()
+            assert _coordinator(cluster) is coordinator
             rolling.roll_one("consumer")
             assert rolling.type_of_group() == "consumer"
             for _ in range(3):
@@ -149,7 +154,9 @@ def _distinct(ledger: Ledger) -> int:
     return sum(len(set(offsets)) for offsets in ledger.offsets.values())
 
 
-@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize(
+    "strategy", [pytest.param("range", marks=pytest.mark.soak), "cooperative-sticky"]
+)
 def test_a_group_of_librdkafkas_members_moves_up_and_down(tmp_path: Path, strategy: str) -> None:
     def make(protocol: str, name: str, bootstrap: str, ledger: Ledger) -> Member:
         if protocol == "classic":
@@ -159,7 +166,10 @@ def test_a_group_of_librdkafkas_members_moves_up_and_down(tmp_path: Path, strate
     _move_up_and_down(tmp_path, make)
 
 
-@pytest.mark.parametrize(("fixture", "version"), [("java", "4.3.1"), ("newer_java", "4.4.0")])
+@pytest.mark.parametrize(
+    ("fixture", "version"),
+    [pytest.param("java", "4.3.1", marks=pytest.mark.soak), ("newer_java", "4.4.0")],
+)
 def test_a_group_of_javas_members_moves_up_and_down(
     tmp_path: Path, fixture: str, version: str, request: pytest.FixtureRequest
 ) -> None:

@@ -238,6 +238,7 @@ def test_a_full_disk_under_what_a_pipeline_keeps(
     assert ended.state is RunState.ENDED
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(800)
 def test_a_full_disk_under_an_archive_and_a_replay(
     spark: SparkSession,
