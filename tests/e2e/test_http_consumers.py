@@ -155,7 +155,7 @@ def test_consumers_over_http_share_the_partitions_of_a_group(
         kafka.close()
 
 
-@pytest.mark.xdist_group("cluster")
+@pytest.mark.xdist_group("cluster-clients")
 @pytest.mark.timeout(180)
 def test_when_a_node_dies_its_consumers_are_gone_and_their_records_come_to_others(
     penstock_cluster: Callable[..., ProcessCluster],

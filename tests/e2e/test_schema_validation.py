@@ -46,7 +46,7 @@ from tests.e2e.wire import PRODUCE_VERSION, connect, frame
 from tests.waiting import wait_until
 
 # One after the other: two clusters at once on two cores would measure each other.
-pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.xdist_group("cluster-clients"), pytest.mark.timeout(240)]
 
 WAIT_S = 60.0
 VALUES = "confluent.value.schema.validation"
