@@ -40,7 +40,7 @@ class CleanStop(PoisonedLife):
         saying = self._spawn(node, self._say(node, MEMBER, said))
         queues = _queues(node)
         is_taken = self._world.run_until(
-            lambda: any(queue._under_way is not None for queue in queues._led.values()), 1.0
+            lambda: any(not queue.stored().is_settled for queue in queues._led.values()), 1.0
         )
         assert is_taken
         assert not saying.done()

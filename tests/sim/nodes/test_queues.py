@@ -29,8 +29,8 @@ SEEDS_MAX = 100
 KNOWN_SEEDS = {
     "changes are forgotten when the log is read again": 6,
     "what is for later is only known in memory": 18,
-    "a change whose fate is unknown is taken as not made": 5,
-    "a renewed lease ends at its old time": 20,
+    "a change whose fate is unknown is taken as not made": 8,
+    "a renewed lease ends at its old time": 31,
     "an ack is answered before it is stored": 3,
     "records leave before their lease is stored": 3,
     "the start of a queue is found out twice": 67,
