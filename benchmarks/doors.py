@@ -22,6 +22,7 @@ from benchmarks.paced_process import measure_paced
 from benchmarks.probe import cpu_seconds
 from benchmarks.spark_topics import make_topic
 from penstock.client.child_broker import ChildBroker
+from penstock.frontdoor.http.limits import STREAM_BEAT_S
 
 # Of Kafka's door: what a usual service sends, with a consumer beside it.
 RATE = 500
@@ -143,7 +144,8 @@ def loading(module: str, options: list[str]) -> Iterator["subprocess.Popen[str]"
 
 
 def idle_readers(mode: Mode, folder: Path) -> Iterator[Figure]:
-    """What followers of a quiet topic cost, in both processes."""
+    """What followers of a quiet topic cost, in both processes, signs of life included."""
+    seconds = STREAM_BEAT_S if mode.is_judged else mode.idle_seconds
     with ChildBroker(folder / "idle") as broker:
         make_topic(broker.bootstrap, "quiet", 1)
         options = [broker.http, "quiet", str(mode.idle_readers)]
@@ -153,11 +155,11 @@ def idle_readers(mode: Mode, folder: Path) -> Iterator[Figure]:
             mode.settle(2.0)
             (door,) = psutil.Process(broker.pid).children()
             before = [cpu_seconds(pid) for pid in (broker.pid, door.pid)]
-            time.sleep(mode.idle_seconds)
+            time.sleep(seconds)
             after = [cpu_seconds(pid) for pid in (broker.pid, door.pid)]
             assert process.poll() is None, "the readers ended early"
             memory = resident(broker.pid)
-    shares = [(b - a) / mode.idle_seconds * 100 for a, b in zip(before, after, strict=True)]
+    shares = [(b - a) / seconds * 100 for a, b in zip(before, after, strict=True)]
     name = f"{mode.idle_readers:,} idle readers of events"
     yield figure(f"{name}: of a core, the broker", shares[0], "%")
     yield figure(f"{name}: of a core, the doors", shares[1], "%", at_most=1)
