@@ -29,4 +29,4 @@ def test_a_node_that_lost_its_votes_is_replaced_by_itself_under_another_id(
     tmp_path: Path,
 ) -> None:
     with three_nodes(tmp_path) as cluster:
-        run_rounds(cluster, lose_votes, rounds=1, every_s=0, seed=1)
+        run_rounds(cluster, lose_votes, rounds=2, every_s=0, seed=1)
