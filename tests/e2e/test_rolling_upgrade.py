@@ -168,7 +168,8 @@ def test_a_rolling_upgrade_is_seen_only_as_latency(
             wait_until("the modern group reads on", lambda read=read: len(modern.read) > read)  # type: ignore[misc]
             queue.await_end(jobs, stopped_previous=was_previous)
             use_every_node(cluster, stage)
-        queue.ledger.check()
+        # An answer with leases may be lost with the connection: that attempt was nobody's.
+        queue.ledger.check(kills=len(cluster.nodes))
         acknowledged = set(history.places)
         wait_until("the modern group has read it all", lambda: acknowledged <= set(modern.read))
         modern.stop()
