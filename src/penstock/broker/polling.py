@@ -336,7 +336,7 @@ class Poll:
         count = self._records_left
         if queue.unlooked_from() is not None:
             count = max(count, LOOKED_RECORDS_MAX)
-        needed = queue.machine.needed(offset, count)
+        needed = queue.machine.needed(offset, count, self._query.batch_size)
         return await self._reads.read(
             replica, offset, bytes_max, queue.machine.letters.copiers, needed
         )

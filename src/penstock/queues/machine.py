@@ -124,13 +124,14 @@ class ShareMachine:
             first = self._ranges.first_available()
         return self.end if first is None else first
 
-    def needed(self, since: int, count: int) -> Needed:
-        """What has to be read from `since` on to deliver so many records."""
+    def needed(self, since: int, count: int, batch_size: int) -> Needed:
+        """What has to be read from `since` on to deliver so many records. What came back goes out
+        in whole groups of about `batch_size` records, even beyond that number."""
         if self.available_count:
             for each in self.available_between(since, self.end - 1):
                 count -= each.last - each.first + 1
                 if count <= 0:
-                    return Needed(each.last + count, 1)
+                    return Needed(min(each.last + count + batch_size, self.end - 1), 1)
         return Needed(max(since, self.end), count)
 
     def has_room(self, settings: ShareSettings) -> bool:

@@ -96,7 +96,7 @@ def answers_early(self: LedQueue, member_id: MemberId, batches: Sequence[AckBatc
 
 
 @mutation("a change whose fate is unknown is taken as not made", (LedQueue, "_void"))
-def takes_unknown_as_failed(self: LedQueue, refused: Refused) -> None:
+def takes_unknown_as_failed(self: LedQueue, refused: Refused, level: int = 0) -> None:
     """It may have been stored, so only the stored queue says what is true."""
     self._storing.void(refused)
 

@@ -225,9 +225,9 @@ class Ledger:
     def counting_voids(self) -> Iterator[None]:
         void = LedQueue._void
 
-        def count(queue: LedQueue, refused: Refused) -> None:
+        def count(queue: LedQueue, refused: Refused, *level: int, **named: int) -> None:
             self.voids[queue.key.partition] += 1
-            void(queue, refused)
+            void(queue, refused, *level, **named)
 
         with patch.object(LedQueue, "_void", count):
             yield

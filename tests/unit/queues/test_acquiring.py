@@ -47,14 +47,15 @@ def states(machine: ShareMachine) -> list[tuple[int, int, RecordState, int]]:
 
 def test_a_poll_knows_how_far_it_has_to_read() -> None:
     machine = ShareMachine(start=0)
-    assert machine.needed(0, 5) == Needed(0, 5), "nothing is known yet"
+    assert machine.needed(0, 5, 1) == Needed(0, 5), "nothing is known yet"
     acquire(machine, (0, 9), (10, 19))
-    assert machine.needed(20, 5) == Needed(20, 5)
+    assert machine.needed(20, 5, 1) == Needed(20, 5)
     ranges = [Range(2, 4, AVAILABLE, 1), Range(12, 15, AVAILABLE, 1)]
     machine.apply(machine.change_of(ranges))
-    assert machine.needed(2, 5) == Needed(13, 1), "that is the fifth that came back"
-    assert machine.needed(2, 10) == Needed(20, 3), "the rest has to be new"
-    assert machine.needed(5, 4) == Needed(15, 1)
+    assert machine.needed(2, 5, 1) == Needed(14, 1), "the fifth that came back, and its group"
+    assert machine.needed(2, 10, 1) == Needed(20, 3), "the rest has to be new"
+    assert machine.needed(5, 4, 3) == Needed(18, 1), "a group goes out whole"
+    assert machine.needed(5, 4, 500) == Needed(19, 1), "nothing new belongs to it"
 
 
 def test_a_batch_goes_out_whole_even_beyond_the_number_of_records() -> None:
