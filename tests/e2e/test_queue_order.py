@@ -89,7 +89,10 @@ class Ledger:
 
 
 class Worker(threading.Thread):
-    """Works on what it gets, fails now and then, and sometimes leaves with all that it has."""
+    """Works on what it gets, fails now and then, and sometimes leaves with all that it has.
+
+    A delivery counts once the broker has taken what the worker says of it: then its lease was good.
+    """
 
     def __init__(self, bootstrap: str, group: str, topic: str, ledger: Ledger, seed: int) -> None:
         super().__init__(daemon=True)
@@ -119,7 +122,7 @@ class Worker(threading.Thread):
         record = lease.record
         assert record.key is not None
         assert record.value is not None
-        self._ledger.blame(self._ledger.begin(record.key, int(record.value)))
+        wrong = self._ledger.begin(record.key, int(record.value))
         if self._random.random() < RELEASE_CHANCE:
             settled = lease.release()
         else:
@@ -129,13 +132,14 @@ class Worker(threading.Thread):
             settled.result(30)
         except ClientError:
             # The lease was lost with the broker, or its answer was: the record comes back, if it
-            # is not done.
+            # is not done. It may have been lost while this worker was busy with the one before, and
+            # then others went on.
             return
+        self._ledger.blame(wrong)
 
 
 class ConfluentWorker(threading.Thread):
-    """The same with confluent-kafka's client, which may hand out a record from its memory when the
-    lease is over. So a delivery counts once the broker has taken what the worker says of it."""
+    """The same with confluent-kafka's client."""
 
     def __init__(self, bootstrap: str, group: str, topic: str, ledger: Ledger, seed: int) -> None:
         super().__init__(daemon=True)
