@@ -50,18 +50,24 @@ def say(bootstrap: str, key: ApiKey, version: int, request: object) -> Any:
         return talk(wire, ask(key, version, request))[0]
 
 
-def from_both(brokers: Brokers, converse: Callable[[str], Answer]) -> tuple[Answer, Answer]:
+def from_both(
+    brokers: Brokers, converse: Callable[[str], Answer], *, in_turn: bool = False
+) -> tuple[Answer, Answer]:
     """What the same conversation comes to with us and with Kafka. Each waits in its own thread, and
-    the two waits pass together."""
-    with ThreadPoolExecutor(len(brokers)) as pool:
+    the two waits pass together, unless they are in turn: where a millisecond counts."""
+    with ThreadPoolExecutor(1 if in_turn else len(brokers)) as pool:
         ours, theirs = pool.map(converse, brokers)
     return ours, theirs
 
 
-def on_both(brokers: Brokers, converse: Callable[[str, str], Any], **configs: str) -> Any:
+def on_both(
+    brokers: Brokers, converse: Callable[[str, str], Any], *, in_turn: bool = False, **configs: str
+) -> Any:
     """What a conversation about a topic with five records comes to; on both the same."""
     ours, theirs = from_both(
-        brokers, lambda address: converse(address, filled_topic(address, **configs))
+        brokers,
+        lambda address: converse(address, filled_topic(address, **configs)),
+        in_turn=in_turn,
     )
     assert ours == theirs
     return ours

@@ -44,6 +44,8 @@ pytestmark = [pytest.mark.xdist_group("apache-kafka"), pytest.mark.timeout(180)]
 NONE, TIMED_OUT = ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT
 NO_TIME = (-1, 0)
 ENOUGH_MS = 30_000
+# How often something is asked again that a busy machine had no time for.
+TRIES_MAX = 20
 EARLIEST = -2
 PREFERRED, UNCLEAN = 0, 1
 HEARD_TIMEOUT_S = 30.0
@@ -139,6 +141,11 @@ def test_topics_are_deleted_if_there_is_time(brokers: Brokers, timeout_ms: int) 
     assert on_both(brokers, converse) == outcome
 
 
+def codes_of(answer: Any) -> set[int]:
+    results = answer.replica_election_results
+    return {answer.error_code, *(each.error_code for r in results for each in r.partition_result)}
+
+
 @pytest.mark.parametrize("timeout_ms", [*NO_TIME, 1, ENOUGH_MS])
 @pytest.mark.parametrize("election", [PREFERRED, UNCLEAN])
 def test_elections_need_time_and_a_reason(brokers: Brokers, timeout_ms: int, election: int) -> None:
@@ -147,7 +154,12 @@ def test_elections_need_time_and_a_reason(brokers: Brokers, timeout_ms: int, ele
             request = ElectLeadersRequest(
                 election_type=election, timeout_ms=timeout_ms, topic_partitions=wanted
             )
-            return say(bootstrap, ApiKey.ELECT_LEADERS, 2, request)
+            answer = say(bootstrap, ApiKey.ELECT_LEADERS, 2, request)
+            # On a busy machine a millisecond may be over before anybody has looked.
+            tries = TRIES_MAX if timeout_ms > 0 else 0
+            while tries and TIMED_OUT in codes_of(answer):
+                answer, tries = say(bootstrap, ApiKey.ELECT_LEADERS, 2, request), tries - 1
+            return answer
 
         asked = [
             TopicPartitions(topic=topic, partitions=[0, 9]),
@@ -162,7 +174,7 @@ def test_elections_need_time_and_a_reason(brokers: Brokers, timeout_ms: int, ele
         topics = {each.topic: each.partition_result for each in everything.replica_election_results}
         return some.error_code, codes, everything.error_code, topics.get(topic)
 
-    code, codes, all_code, of_topic = on_both(brokers, converse)
+    code, codes, all_code, of_topic = on_both(brokers, converse, in_turn=True)
     if timeout_ms <= 0:
         assert (code, all_code, of_topic) == (TIMED_OUT, TIMED_OUT, None)
         assert set(codes.values()) == {TIMED_OUT}
