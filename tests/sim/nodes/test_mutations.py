@@ -46,6 +46,13 @@ def _bad_snapshots() -> None:
     )
 
 
+def _old_ranges() -> None:
+    # About one run in two thousand flips such a bit in what is sent.
+    test_misplaced_batches.test_a_consumer_never_gets_past_a_batch_that_is_not_in_its_place(
+        is_compacted=False
+    )
+
+
 DIRECTED: dict[str, Callable[[], None]] = {
     "a change without an answer is decided again": (
         test_changes_without_answer.test_a_growth_whose_answer_is_lost_happens_once
@@ -74,10 +81,7 @@ DIRECTED: dict[str, Callable[[], None]] = {
     "a look through a segment believes its offsets": (
         test_misplaced_batches.test_compaction_copies_nothing_that_is_not_in_its_place
     ),
-    "old ranges are sent unchecked": partial(
-        test_misplaced_batches.test_a_consumer_never_gets_past_a_batch_that_is_not_in_its_place,
-        is_compacted=False,
-    ),
+    "old ranges are sent unchecked": _old_ranges,
     "what an earlier process wrote needs no check": (
         test_misplaced_batches.test_what_an_earlier_process_wrote_is_checked_before_it_is_sent
     ),
