@@ -170,9 +170,9 @@ class Carrier:
         return True
 
     async def _end_circles(self, chosen: Sequence[Letter], records: Sequence[Record]) -> bool:
-        """What has been in so many dead-letter topics is dead without one more: groups that read
-        each other's letters would pass it on endlessly. It lies in those topics, so nothing is
-        lost."""
+        """A letter that has been through the most dead-letter topics allowed goes to no other one:
+        groups that read each other's letters would pass it on endlessly. It lies in those topics,
+        so nothing is lost."""
         queue, owner = self._queue, self._owner
         if not owner.is_for_letters(queue.key.topic_id):
             return False

@@ -1,6 +1,6 @@
 """One request about several queues: it is decided in all that are open before anybody waits.
 
-So whoever asks may go on, for example lease what was just given back, and wait later for everything
+So the caller may go on, for example lease what was just given back, and wait later for everything
 at once. What is decided in one turn is stored together.
 """
 

@@ -63,7 +63,7 @@ class SchemaGate:
     def check(self, replica: Replica, batches: Batches | None) -> Check | None:
         """None if they may be appended now, or if that will refuse them for another reason.
 
-        Raises Refused. Whoever gets a check appends the batches when it is settled.
+        Raises Refused. A caller that gets a check appends the batches when it is settled.
         """
         if not batches or not replica.is_leader or replica.partition.topic == REGISTRY_TOPIC:
             return None
