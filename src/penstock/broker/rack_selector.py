@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from penstock.cluster.brokers import Broker
-from penstock.model.ids import BrokerId
+from penstock.model.ids import BrokerId, ReplicaId
 from penstock.replication.replica import Replica
 
 
@@ -16,7 +16,7 @@ class Brokers(Protocol):
 
 
 class Peers(Protocol):
-    def is_alive(self, node: BrokerId, /) -> bool: ...
+    def reaches(self, replica: ReplicaId, /) -> bool: ...
 
 
 class RackAwareSelector:
@@ -33,8 +33,9 @@ class RackAwareSelector:
         if not nearby or leader.id.node in nearby:
             return None
         ends = leader.followers_with(offset)
-        able = [node for node in ends if node in nearby and self._peers.is_alive(node)]
-        return max(able, key=lambda node: (ends[node], node), default=None)
+        able = [each for each in ends if each.node in nearby and self._peers.reaches(each)]
+        best = max(able, key=lambda each: (ends[each], each.node), default=None)
+        return None if best is None else best.node
 
     def _in_rack(self, rack: str) -> set[BrokerId]:
         brokers = self._cluster.brokers

@@ -251,6 +251,11 @@ class Exchange:
     def is_alive(self, node: BrokerId) -> bool:
         return node in self._links or node == self.own.node
 
+    def reaches(self, replica: ReplicaId) -> bool:
+        """Whether its node is connected with that directory, rather than with a new, empty one."""
+        link = self._links.get(replica.node)
+        return link is not None and link.id == replica
+
     def on_peers_changed(self, callback: Callable[[], None]) -> None:
         self._on_peers_changed.append(callback)
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from penstock.model.errors import Reason, Refused, StorageDamaged
 from penstock.model.file_ranges import FileRange
-from penstock.model.ids import BrokerId, LogIndex, Offset, ReplicaId, TopicId, TopicPartition
+from penstock.model.ids import LogIndex, Offset, ReplicaId, TopicId, TopicPartition
 from penstock.model.topic_config import FlushPolicy, TopicConfig
 from penstock.raft.entries import EntryKind
 from penstock.raft.ready import Refusal
@@ -353,17 +353,17 @@ class Replica(GroupMember):
         ):
             raise self._not_leader()
 
-    def followers_with(self, offset: int) -> dict[BrokerId, Offset]:
+    def followers_with(self, offset: int) -> dict[ReplicaId, Offset]:
         """As a leader knows it: where the logs end of followers that are in sync and hold all
         before `offset`."""
         if not self.is_settled or offset < self._log.start_offset:
             return {}
         ends = {
-            status.replica.node: self._end_at(status.match_index)
+            status.replica: self._end_at(status.match_index)
             for status in self._node.replicas()
             if status.match_index > 0 and status.replica in self._in_sync.members
         }
-        return {node: end for node, end in ends.items() if end >= offset}
+        return {replica: end for replica, end in ends.items() if end >= offset}
 
     def read_committed(self, offset: int, bytes_max: int) -> FileRange | None:
         """As `read`, on every replica: for states that are built from the log."""

@@ -25,12 +25,13 @@ from penstock.groups.records import GroupRecord, GroupRemoved
 from penstock.groups.state import GroupsState
 from penstock.model.errors import Reason, Refused
 from penstock.model.file_ranges import FileRange
-from penstock.model.ids import BrokerId, GroupId, MemberId, Offset
+from penstock.model.ids import GroupId, MemberId, Offset, ReplicaId
 from penstock.raft.leader import Leader
 from penstock.records.batch import BatchHeader
 from penstock.records.record import Headers
 from penstock.replication import state_files
 from penstock.replication.commit import Commit
+from penstock.replication.exchange import Exchange
 from penstock.replication.feed import Feed
 from penstock.replication.group_member import GroupMember
 from penstock.replication.hosting import Host
@@ -252,10 +253,15 @@ def follower_judges(self: Replica, offset: int, bytes_max: int) -> FileRange | N
 
 
 @mutation("a leader sends consumers to followers that lag", (Replica, "followers_with"))
-def leader_names_those_who_lag(self: Replica, offset: int) -> dict[BrokerId, Offset]:
+def leader_names_those_who_lag(self: Replica, offset: int) -> dict[ReplicaId, Offset]:
     """They would come back at once."""
-    ends = self.progress()
-    return {member.node: ends[member] for member in ends if member != self.id}
+    return {member: end for member, end in self.progress().items() if member != self.id}
+
+
+@mutation("a leader sends consumers to directories that were lost", (Exchange, "reaches"))
+def leader_names_lost_directories(self: Exchange, replica: ReplicaId) -> bool:
+    """The node is back with a new one, and it is empty."""
+    return self.is_alive(replica.node)
 
 
 @mutation("a leader commits what its own disk lacks", (Leader, "committable_index"))

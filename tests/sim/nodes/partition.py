@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from penstock.model.ids import PartitionId
+from penstock.model.ids import NO_END, UNKNOWN_END, PartitionId
 from penstock.replication.replica import Replica
 from tests.sim.machine.world import World
 from tests.sim.nodes.node import SimulatedNode
@@ -42,8 +42,10 @@ class DataPartition:
 
     def require_copies(self, replica: Replica, offset: int) -> None:
         """What is acknowledged at this moment lies on as many disks as the topic asks for, or as
-        there are voters. What is held by anyone who does not run, or not yet, is not known."""
+        there are voters. What is held by anyone who does not run, or not yet, is not known; nor
+        is what a disk has lost since it was written, of which a leader hears later."""
         index = replica._log.index_before(offset + 1)  # type: ignore[arg-type]
+        voters = {voter.node: voter for voter in replica.membership.voters}
         holders, unknown = [], 0
         for node in self._nodes:
             other = node.replica(self.partition)
@@ -53,9 +55,18 @@ class DataPartition:
                 unknown += 1
             elif other._node.stable_index >= index:
                 holders.append(other.id)
+            else:
+                is_replaced = voters.get(node.node, other.id) != other.id
+                unknown += is_replaced or _has_lost(other, index)
         wanted = min(replica.config.min_insync_replicas, len(replica.membership.voters))
         require(
             len(holders) + unknown >= wanted,
             f"{replica.id} acknowledged offset {offset}, and of {wanted} disks only {holders} hold "
             f"it, with {unknown} that do not run",
         )
+
+
+def _has_lost(replica: Replica, index: int) -> bool:
+    """Whether it held the entry until its disk damaged it."""
+    lost = replica._log.doubt.lost
+    return lost != NO_END and (lost == UNKNOWN_END or lost.index >= index)

@@ -21,13 +21,13 @@ from tests.sim.nodes.mutations import ALL
 from tests.sim.nodes.run import run_seed
 from tests.unit.broker import test_readers
 from tests.unit.groups import test_group_static_members
-from tests.unit.replication import test_replica
+from tests.unit.replication import test_exchange, test_replica
 from tests.unit.storage import test_misplaced_batches
 
 SEEDS_MAX = 150
 # Saves two minutes. A change of the code may move them, and then a warning says so.
 KNOWN_SEEDS = {
-    "a closed log has no checkpoint": 8,
+    "a closed log has no checkpoint": 10,
     "a feed's snapshot claims more than was applied": 43,
     "a follower shows all that it has": 10,
     "a group is deleted although it has members": 8,
@@ -72,6 +72,10 @@ DIRECTED: dict[str, Callable[[], None]] = {
     ),
     "a follower that has lost something serves consumers": (
         test_followers.test_a_follower_that_is_filled_again_serves_nobody
+    ),
+    # Few disks are replaced, and few consumers are sent to their nodes before the leader knows.
+    "a leader sends consumers to directories that were lost": (
+        test_exchange.test_a_node_that_is_back_with_a_new_directory_is_not_the_replica_that_it_was
     ),
     # It costs a rebalance and breaks nothing.
     "a static member that comes back is a rebalance": (

@@ -19,7 +19,7 @@ from penstock.frontdoor.kafka.fetch_sessions import (
     SessionStep,
 )
 from penstock.model.errors import Reason
-from penstock.model.ids import BrokerId, PartitionIndex
+from penstock.model.ids import BrokerId, PartitionIndex, ReplicaId
 from penstock.model.limits import Limits
 from penstock.model.topic_config import TopicConfig
 from penstock.replication.replica import Replica
@@ -58,8 +58,8 @@ class Racks:
             BrokerId(node): broker(node, rack) for node, rack in racks.items()
         }
 
-    def is_alive(self, node: BrokerId) -> bool:
-        return node not in self.dead
+    def reaches(self, replica: ReplicaId) -> bool:
+        return replica.node not in self.dead
 
 
 class Consumer:

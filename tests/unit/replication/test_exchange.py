@@ -81,6 +81,16 @@ def test_a_frame_leaves_early_when_it_is_large(monkeypatch: pytest.MonkeyPatch) 
     play(test)
 
 
+def test_a_node_that_is_back_with_a_new_directory_is_not_the_replica_that_it_was() -> None:
+    async def test(nodes: Nodes) -> None:
+        assert not nodes.one.reaches(replica_id(2))
+        await nodes.connect()
+        assert nodes.one.reaches(replica_id(2))
+        assert not nodes.one.reaches(ReplicaId(TWO, DirectoryId("an earlier one")))
+
+    play(test)
+
+
 def test_what_can_not_be_delivered_is_lost_without_harm() -> None:
     async def test(nodes: Nodes) -> None:
         nodes.one.send(group(0), [notice(1)])
