@@ -1,11 +1,18 @@
-"""A coordinator that was cut off must not say that something is deleted which it does not know."""
+"""A coordinator that was cut off promises nothing: neither that something is deleted which it does
+not know, nor a place in the group."""
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from penstock.groups.commands import CommitOffsets, OffsetToCommit
+from penstock.groups.commands import (
+    CommitOffsets,
+    ConsumerAnswer,
+    ConsumerHeartbeat,
+    OffsetToCommit,
+)
 from penstock.model.errors import Reason, Refused
-from penstock.model.ids import TopicName
+from penstock.model.ids import MemberId, TopicName
 from tests.sim.machine.garbage import own_garbage_only
 from tests.sim.nodes.cluster import DATA
 from tests.sim.nodes.committer import GROUP, fetch_offsets
@@ -39,8 +46,21 @@ def _commit(node: SimulatedNode, partition: int) -> Coroutine[Any, Any, list[Rea
     return node.server.services.groups.commit_offsets(command)
 
 
-def _cut_off(run: Run) -> tuple[SimulatedNode, SimulatedNode] | None:
-    """The coordinator, and the one in its place that alone knows of a second offset."""
+async def _join(node: SimulatedNode) -> ConsumerAnswer:
+    assert node.server is not None
+    beat = ConsumerHeartbeat(
+        group_id=GROUP,
+        member_id=MemberId("latecomer"),
+        member_epoch=0,
+        rebalance_timeout_ms=10_000,
+        topics=frozenset({DATA}),
+        owned={},
+    )
+    return await node.server.services.groups.consumer_heartbeat(beat)
+
+
+def _cut_off_alone(run: Run) -> SimulatedNode | None:
+    """The coordinator, which has committed an offset and reaches nobody since."""
     for node in run.nodes:
         node.start()
     run._make_data_topic()
@@ -51,6 +71,14 @@ def _cut_off(run: Run) -> tuple[SimulatedNode, SimulatedNode] | None:
     if _answer(run, old, _commit(old, 0), ANSWER_S_MAX) != [None]:
         return None
     run.switch.partition([node.node for node in run.nodes], {old.node}, one_way=False)
+    return old
+
+
+def _cut_off(run: Run) -> tuple[SimulatedNode, SimulatedNode] | None:
+    """The coordinator, and the one in its place that alone knows of a second offset."""
+    old = _cut_off_alone(run)
+    if old is None:
+        return None
     if not run.world.run_until(lambda: len(_coordinators(run)) == 2, TWO_S_MAX):
         return None
     new = _coordinators(run)[1]
@@ -66,17 +94,35 @@ def _is_deleted_for_good(run: Run, old: SimulatedNode, new: SimulatedNode) -> bo
     return 1 not in _answer(run, new, fetch_offsets(new, GROUP), ANSWER_S_MAX)
 
 
+@contextmanager
+def _nodes(seed: int) -> Iterator[Run]:
+    run = Run(seed, 0)
+    with own_garbage_only():
+        try:
+            yield run
+        finally:
+            for node in run.nodes:
+                node.crash(lost_power=False)
+
+
 def test_a_coordinator_that_was_cut_off_deletes_nothing_that_it_does_not_know() -> None:
     found = 0
     for seed in SEEDS:
-        run = Run(seed, 0)
-        with own_garbage_only():
-            try:
-                coordinators = _cut_off(run)
-                if coordinators is not None:
-                    found += 1
-                    assert _is_deleted_for_good(run, *coordinators)
-            finally:
-                for node in run.nodes:
-                    node.crash(lost_power=False)
+        with _nodes(seed) as run:
+            coordinators = _cut_off(run)
+            if coordinators is not None:
+                found += 1
+                assert _is_deleted_for_good(run, *coordinators)
     assert found, "there were never two coordinators"
+
+
+def test_a_coordinator_that_was_cut_off_takes_no_member() -> None:
+    """A member that hears of its epoch is in a group that outlives the coordinator."""
+    with _nodes(1) as run:
+        coordinator = _cut_off_alone(run)
+        assert coordinator is not None
+        assert _answer(run, coordinator, _join(coordinator), ANSWER_S_MAX) is None
+        run.switch.heal()
+        run.world.run_until(lambda: len(_coordinators(run)) == 1, ANSWER_S_MAX)
+        (coordinator,) = _coordinators(run)
+        assert _answer(run, coordinator, _join(coordinator), ANSWER_S_MAX).assignment
