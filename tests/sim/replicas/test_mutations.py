@@ -28,8 +28,9 @@ KNOWN_SEEDS = {
     "a leader asks nobody whether it still leads": 11,
     "a log start that was truncated takes effect": 30,
     "a refused heartbeat is not followed up": 149,
+    "a snapshot carries no producers": 23,
     "a truncation leaves the offsets as they were": 11,
-    "a write that hangs is taken back and tried again": 44,
+    "a write that hangs is taken back and tried again": 36,
     "compaction drops the last batch of a producer": 71,
     "votes that a start found are not synced": 142,
 }
