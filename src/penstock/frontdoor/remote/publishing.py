@@ -42,6 +42,8 @@ LANE_BYTES_MAX: Final = 64 * MIB
 WAITING_BYTES_MAX: Final = 256 * MIB
 # Lanes that have nothing to do are forgotten when there are more than this.
 LANES_MAX: Final = 20_000
+# How many turns of the event loop a batch waits at most while each brings more for it.
+GATHER_TURNS_MAX: Final = 4
 # Records without a key stay with a partition for this many bytes, so that they share batches.
 STICKY_BYTES: Final = 64 * KIB
 _SEQUENCES: Final = 2**31
@@ -185,6 +187,7 @@ class Publisher:
         """Sends batch after batch until nothing waits."""
         try:
             while lane.waiting:
+                await _gather(lane)
                 parts = self._take(lane)
                 if parts:
                     await self._send(lane, parts)
@@ -294,6 +297,16 @@ class Publisher:
                 raise
             offsets.extend(range(first, first + len(rows)))
         return offsets
+
+
+async def _gather(lane: _Lane) -> None:
+    """Lets requests in that are being read just now: a turn of the loop is cheaper for them than
+    one more batch is for the broker and its disk."""
+    for _ in range(GATHER_TURNS_MAX):
+        waiting = len(lane.waiting)
+        await asyncio.sleep(0)
+        if len(lane.waiting) == waiting:
+            return
 
 
 def keyed_identity(topic_id: UUID, partition: int, chunk: int, key: str) -> tuple[int, int]:

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.broker.doors import calls
 from penstock.frontdoor.remote.broker import Broker
-from penstock.frontdoor.remote.publishing import Publisher, keyed_identity
+from penstock.frontdoor.remote.publishing import GATHER_TURNS_MAX, Publisher, keyed_identity
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import COPIERS_FROM, KEYED_PRODUCERS_FROM
 from penstock.records.batch import parse_header
@@ -44,7 +44,8 @@ async def test_what_arrives_while_a_batch_is_under_way_shares_the_next() -> None
     rig = Rig()
     rig.fake.gate.clear()
     first = asyncio.ensure_future(rig.publish("a"))
-    await asyncio.sleep(0)
+    while not rig.batches:
+        await asyncio.sleep(0)
     others = [asyncio.ensure_future(rig.publish(f"b{each}", f"c{each}")) for each in range(20)]
     for _ in range(5):
         await asyncio.sleep(0)
@@ -54,6 +55,26 @@ async def test_what_arrives_while_a_batch_is_under_way_shares_the_next() -> None
     assert rig.batches == [1, 40]
     assert rig.values()[:5] == ["a", "b0", "c0", "b1", "c1"]
     assert rig.fake.producers == 1
+
+
+async def test_requests_that_are_read_one_by_one_share_a_batch() -> None:
+    rig = Rig()
+    requests = []
+    for number in range(GATHER_TURNS_MAX):
+        requests.append(asyncio.ensure_future(rig.publish(str(number))))
+        await asyncio.sleep(0)
+    assert await asyncio.gather(*requests) == [[number] for number in range(GATHER_TURNS_MAX)]
+    assert rig.batches == [GATHER_TURNS_MAX]
+
+
+async def test_a_batch_leaves_while_requests_keep_coming() -> None:
+    rig = Rig()
+    requests = []
+    while not rig.batches:
+        requests.append(asyncio.ensure_future(rig.publish("x")))
+        await asyncio.sleep(0)
+        assert len(requests) < 5 * GATHER_TURNS_MAX
+    await asyncio.gather(*requests)
 
 
 async def test_one_that_is_too_large_does_not_cost_the_others() -> None:
@@ -77,7 +98,8 @@ async def test_a_record_that_the_topic_refuses_is_found_among_others() -> None:
     rig = Rig()
     rig.fake.gate.clear()
     first = asyncio.ensure_future(rig.publish("a"))
-    await asyncio.sleep(0)
+    while not rig.batches:
+        await asyncio.sleep(0)
     tasks = [asyncio.ensure_future(rig.publish(text)) for text in ("b", "bad", "c")]
     await asyncio.sleep(0)
     bad = Refused(Reason.INVALID_RECORD, "no key")
