@@ -16,7 +16,7 @@ import psutil
 from benchmarks import door_peers
 from benchmarks.figures import Figure, Note, median
 from benchmarks.modes import Mode
-from benchmarks.probe import rss_megabytes
+from benchmarks.probe import megabytes_together, rss_megabytes
 from penstock.client.child_broker import ChildBroker
 
 CONNECTIONS = {"single": 32, "lines": 4}
@@ -35,6 +35,7 @@ def run(mode: Mode, folder: Path) -> Iterator[Figure | Note]:
         before = rss_megabytes(broker.pid)
         urllib.request.urlopen(f"http://{broker.http}/health/ready", timeout=TIMEOUT_S).read()
         after = resident(broker.pid)
+        after_alone = sum(map(rss_megabytes, processes(broker.pid)))
         sides = {"ours": partial(measure, "http_process", broker.http)}
         sides |= peers(running, folder)
         found = rounds(mode, sides)
@@ -62,6 +63,7 @@ def run(mode: Mode, folder: Path) -> Iterator[Figure | Note]:
         unit="MB",
         at_most=95,
     )
+    yield figure("the same, with what they share counted twice", after_alone, "MB")
     yield figure("memory of both processes after the load", loaded, "MB")
 
 
@@ -131,9 +133,12 @@ def read_arrow(broker: ChildBroker) -> float:
 
 
 def resident(pid: int) -> float:
-    return sum(
-        rss_megabytes(each.pid) for each in [psutil.Process(pid), *psutil.Process(pid).children()]
-    )
+    return megabytes_together(processes(pid))
+
+
+def processes(pid: int) -> list[int]:
+    """The broker's own and that of its doors, if it is there."""
+    return [pid, *(each.pid for each in psutil.Process(pid).children())]
 
 
 def figure(name: str, value: float, unit: str, at_least: float | None = None) -> Figure:
