@@ -25,18 +25,21 @@ help: ## Show this list.
 
 venv: $(STAMP) ## Make .venv with every extra; made again only when pyproject.toml changes.
 
-# The first interpreter that runs and is new enough wins; every extra that pyproject.toml names is
-# installed, so that a new extra needs no change here. FORMER_NAME goes first: two distributions with
-# the same package would share its files and the command, and the stale one would name a version.
+# The first interpreter that runs and is new enough wins; one that was compiled without profiles (as pyenv
+# does unless it is asked otherwise) only if there is no other, since everything takes half as long again with
+# it. Every extra that pyproject.toml names is installed, so that a new extra needs no change here.
+# FORMER_NAME goes first: two distributions with the same package would share its files and the command, and
+# the stale one would name a version.
 $(STAMP): pyproject.toml
-	@python=""; \
-	for candidate in python3 python3.13 python3.12 python3.11; do \
-	  if $$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
-	    python=$$candidate; break; \
-	  fi; \
+	@python=""; any=""; \
+	for candidate in python3 /usr/bin/python3 /usr/local/bin/python3 python3.13 python3.12 python3.11; do \
+	  $$candidate -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
+	  any=$${any:-$$candidate}; \
+	  if $$candidate -P src/penstock/cli/interpreter.py; then python=$$candidate; break; fi; \
 	done; \
+	python=$${python:-$$any}; \
 	if [ -z "$$python" ]; then \
-	  echo "Penstock needs Python 3.11 or newer on PATH, and none was found." >&2; exit 1; \
+	  echo "Penstock needs Python 3.11 or newer on PATH, with its module venv, and none was found." >&2; exit 1; \
 	fi; \
 	set -e; \
 	echo "Making .venv with every extra, Spark among them: almost 2 GB, a few minutes the first time."; \

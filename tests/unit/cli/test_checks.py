@@ -20,6 +20,25 @@ def only(found: object) -> Finding:
     return finding
 
 
+def test_an_interpreter_that_was_compiled_without_profiles_gets_a_warning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # As `./configure` leaves it, as pyenv does; with the option; and as Debian compiles its own.
+    builds = [
+        ({"CONFIG_ARGS": "'--enable-shared'", "PGO_PROF_USE_FLAG": "-fprofile-use"}, State.WARNING),
+        ({"CONFIG_ARGS": "'--enable-optimizations'", "PGO_PROF_USE_FLAG": "-f"}, State.OK),
+        ({"CONFIG_ARGS": "'--enable-shared'", "PGO_PROF_USE_FLAG": ""}, State.OK),
+        ({}, State.OK),
+    ]
+    for variables, state in builds:
+        monkeypatch.setattr("sysconfig.get_config_var", variables.get)
+        found = only(checks.python())
+        assert (found.state, "--enable-optimizations" in found.advice) == (
+            state,
+            state is State.WARNING,
+        )
+
+
 def test_a_free_port_is_ok_and_a_taken_one_is_a_problem_with_its_holder(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
