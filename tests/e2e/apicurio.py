@@ -7,7 +7,6 @@ the benchmarks use it, never `make test`. It keeps everything in memory.
 import fcntl
 import shutil
 import subprocess
-import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -70,8 +69,7 @@ def _install() -> Path:
             unpacked = BUILD / "unpacked"
             shutil.rmtree(unpacked, ignore_errors=True)
             (archive,) = BUILD.glob(f"*{VERSION}*.tar.gz")
-            with tarfile.open(archive) as packed:
-                packed.extractall(unpacked, filter="data")
+            shutil.unpack_archive(archive, unpacked)
             archive.unlink()
             unpacked.rename(folder)
     return folder
