@@ -187,7 +187,7 @@ class Redriving:
         keys = [QueueKey(group_id, source.topic_id, index) for index in range(source.partitions)]
         found = await self._coordinators.read(group_id, keys)
         return {
-            key: summary.letters.redriven_up_to(*place)
+            key: summary.letters.returned_up_to(*place)
             for key, summary in found.items()
             if summary.letters.sent_count
         }

@@ -110,6 +110,13 @@ class LetterState:
         found = (each.next_offset for each in self.redriven if each[:2] == (topic_id, partition))
         return next(found, 0)
 
+    def returned_up_to(self, topic_id: TopicId, partition: int) -> int:
+        """As `redriven_up_to`, but before copies that may be on their way, or never arrive."""
+        copies, end = self.copies, self.redriven_up_to(topic_id, partition)
+        if copies is None or (copies.topic_id, copies.partition) != (topic_id, partition):
+            return end
+        return min(end, copies.offsets[0])
+
     # Bringing back
 
     def redriven_to(self, place: Redriven, count: int) -> "LetterState":

@@ -218,6 +218,27 @@ def test_a_killed_node_goes_on_with_its_copies(tmp_path: Path, is_appended: bool
     run(whole)
 
 
+def test_who_asks_again_while_copies_are_on_their_way_waits_for_them(tmp_path: Path) -> None:
+    async def scenario(node: LettersNode) -> None:
+        await node.give_up(b"a", b"b")
+        await node.until_sent(2)
+        await node.replica().delete_records(2)
+        publishing = Publishing(node)
+        publishing.refused_before = [LATE] * 100
+        first = node.start_task(redrive(node))
+        await until(lambda: len(publishing.batches) >= 2)
+        again = node.start_task(redrive(node))
+        looks = len(publishing.batches) + 3
+        await until(lambda: len(publishing.batches) >= looks or again.done())
+        assert not again.done(), "they are not in the log yet"
+        publishing.refused_before = []
+        assert await first == RedriveResult(copied=2)
+        assert await again == RedriveResult()
+        assert await polled(node) == [b"a", b"b"]
+
+    on_node(scenario, tmp_path)
+
+
 def test_a_copy_that_the_topic_refuses_is_passed_over(tmp_path: Path) -> None:
     async def scenario(node: LettersNode) -> None:
         values = [b"a", b"x" * 2000, b"b"]
