@@ -155,12 +155,16 @@ class AsyncProducer:
                 self._is_called = True
                 self._call_loop()
 
-        if self._turn.locked() or not self._producer.queue(topic, record, report):
-            async with self._turn:
-                self._room.clear()
-                while not self._producer.queue(topic, record, report):
-                    await self._room.wait()
+        try:
+            if self._turn.locked() or not self._producer.queue(topic, record, report):
+                async with self._turn:
                     self._room.clear()
+                    while not self._producer.queue(topic, record, report):
+                        await self._room.wait()
+                        self._room.clear()
+        except BaseException as error:
+            self._producer.abandon_span(span, error)
+            raise
         return sending
 
     async def send_and_wait(

@@ -173,8 +173,12 @@ class Producer:
         record = new_record(topic, value, key, headers, partition, timestamp_ms)
         span = None if self._tracing is None else self.begin_span(topic, record)
         sending = Sending(self, on_delivery, span)
-        while not self.queue(topic, record, sending.report):
-            self._producer.poll(LOOK_S)
+        try:
+            while not self.queue(topic, record, sending.report):
+                self._producer.poll(LOOK_S)
+        except BaseException as error:
+            self.abandon_span(span, error)
+            raise
         self._producer.poll(0)
         return sending
 
@@ -238,6 +242,11 @@ class Producer:
         if span is not None and self._tracing is not None:
             fault = "" if error is None else reason_of(error)
             self._tracing.sent(span, message.partition(), message.offset(), fault)
+
+    def abandon_span(self, span: Any, error: BaseException) -> None:
+        """The record was not even queued."""
+        if span is not None and self._tracing is not None:
+            self._tracing.sent(span, None, None, str(error) or type(error).__name__)
 
     def note_delivery(self) -> None:
         with self._counting:
