@@ -153,20 +153,18 @@ class Production(Later[list[Part]]):
     def _settled(self, _: Refused | None) -> None:
         self._left -= 1
         if not self._left and self._is_waiting:
+            self._is_waiting = False
             self._produce.deadlines.discard(self)
-            self._end_waiting()
+            self.settle(self._outcome())
 
     def expire(self) -> None:
         """Some of it may have been written; the writes themselves go on."""
-        self._end_waiting()
+        self._is_waiting = False
+        self.settle(self._outcome())
 
     def cancel(self) -> None:
         super().cancel()
         self._produce.deadlines.discard(self)
-
-    def _end_waiting(self) -> None:
-        self._is_waiting = False
-        self.settle(self._outcome())
 
     def _outcome(self) -> list[Part]:
         for part in self.parts:

@@ -262,6 +262,17 @@ class FrameConnection:
     def extend(self, parts: list[bytes | FileRange]) -> None:
         self._send.extend(parts)
 
+    def send(self, part: bytes) -> None:
+        """`push` and `flush` at once."""
+        try:
+            if self._is_blocked:
+                self._send.push(part)
+                self._flush()
+            elif not self.is_closed:
+                self._send_some(part)
+        except Exception:
+            self.fail()
+
     def flush(self) -> None:
         try:
             self._flush()
@@ -285,9 +296,10 @@ class FrameConnection:
         except Exception:
             self.fail()
 
-    def _send_some(self) -> None:
+    def _send_some(self, part: bytes | None = None) -> None:
+        """Of what waits, and this."""
         try:
-            is_done = self._send.flush()
+            is_done = self._send.flush() if part is None else self._send.send(part)
         except (ConnectionError, TimeoutError):
             self.close()
             return

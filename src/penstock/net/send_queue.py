@@ -47,7 +47,21 @@ class SendQueue:
         """How many bytes wait."""
         return self.memory_bytes + self.file_bytes
 
-    def push(self, part: bytes) -> None:
+    def send(self, part: bytes) -> bool:
+        """`push` and `flush` at once: nearly always nothing waits, and the socket takes it all."""
+        left: bytes | memoryview = part
+        if self._parts is None:
+            try:
+                sent = self._sock.send(part)
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            if sent == len(part):
+                return True
+            left = memoryview(part)[sent:]
+        self.push(left)
+        return self.flush()
+
+    def push(self, part: bytes | memoryview) -> None:
         queue = self._parts
         if queue is None:
             queue = self._parts = deque()

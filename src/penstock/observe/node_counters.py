@@ -5,6 +5,7 @@ can compare. What is only known when somebody asks (how many partitions, how far
 is not here but in `broker/metrics.py`.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -30,8 +31,13 @@ class WriteTimes:
         self.sync = Histogram()
 
     def note(self, queued_at: float, began_at: float, ended_at: float) -> None:
-        self.queue.observe(began_at - queued_at)
-        self.sync.observe(ended_at - began_at)
+        # As `Histogram.observe`, without two calls for each write.
+        for histogram, took in (
+            (self.queue, began_at - queued_at),
+            (self.sync, ended_at - began_at),
+        ):
+            histogram.counts[bisect_left(histogram.bounds, took)] += 1
+            histogram.total += took
 
 
 class NodeCounters:

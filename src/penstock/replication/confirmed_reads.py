@@ -8,15 +8,12 @@ from penstock.raft.ready import Ready
 
 
 class ConfirmedReads:
-    __slots__ = ("_asked", "_waiting")
+    __slots__ = ("_asked", "waiting")
 
     def __init__(self) -> None:
         self._asked: set[asyncio.Future[None]] = set()
         # A majority confirmed these; each waits until its index is applied.
-        self._waiting: list[tuple[LogIndex, asyncio.Future[None]]] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
+        self.waiting: list[tuple[LogIndex, asyncio.Future[None]]] = []
 
     def ask(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
         """To be given to the core; anyone who gives it up cancels it."""
@@ -29,7 +26,7 @@ class ConfirmedReads:
         """What the core says about the reads it was asked for, which are futures."""
         for read in ready.reads:
             assert isinstance(read.context, asyncio.Future)
-            self._waiting.append((read.index, read.context))
+            self.waiting.append((read.index, read.context))
         for context in ready.reads_refused:
             assert isinstance(context, asyncio.Future)
             if not context.done():
@@ -37,16 +34,16 @@ class ConfirmedReads:
 
     def settle(self, applied_index: LogIndex) -> None:
         waiting = []
-        for index, done in self._waiting:
+        for index, done in self.waiting:
             if index > applied_index:
                 waiting.append((index, done))
             elif not done.done():
                 done.set_result(None)
-        self._waiting = waiting
+        self.waiting = waiting
 
     def refuse(self, refused: Refused) -> None:
         """All of them, also those of which the core will say nothing any more."""
         for done in self._asked:
             if not done.done():
                 done.set_exception(refused)
-        self._waiting = []
+        self.waiting = []

@@ -315,7 +315,7 @@ class GroupMember(ABC):
             self._settle_acks()
         if self.has_peers and self._consensus.keeps_much and self.is_leader:
             self._consensus.let_go(self._node.replicas())
-        if self._reads:
+        if self._reads.waiting:
             self._reads.settle(self._applied_index)
         if self.is_leader and not self.is_settled and self._applied_index >= self._leadership_index:
             self.is_settled = True

@@ -314,7 +314,8 @@ class Writer:
             self._try_again_later(job, job.failure)
         self._end_job()
         # What piled up meanwhile need not wait for the next turn of the loop.
-        self._start()
+        if self._queue or self._chores or self._syncs_next or self._when_idle:
+            self._start()
 
     def _finished_chores(self, job: _Job, outcomes: _Outcomes) -> None:
         for (_, done), (result, error) in zip(job.chores, outcomes, strict=True):

@@ -40,7 +40,9 @@ class Threads(Executor):
         """For a job that does not raise and reports by itself how it ended."""
         if self._is_shut_down:
             raise RuntimeError("these threads have ended")
-        self._put((job, arguments))
+        self._jobs.append((job, arguments))
+        if not self._is_waking:
+            self._wake_one()
 
     def submit(self, job: Callable[..., T], /, *arguments: Any, **named: Any) -> Future[T]:
         future: Future[T] = Future()
@@ -52,16 +54,12 @@ class Threads(Executor):
         assert not cancel_futures, "every job here is to be carried out"
         if not self._is_shut_down:
             self._is_shut_down = True
-            for _ in self._threads:
-                self._put(None)
+            self._jobs.extend([None] * len(self._threads))
+            if not self._is_waking:
+                self._wake_one()
         if wait:
             for thread in self._threads:
                 thread.join()
-
-    def _put(self, job: _Job | None) -> None:
-        self._jobs.append(job)
-        if not self._is_waking:
-            self._wake_one()
 
     def _wake_one(self) -> None:
         try:

@@ -174,14 +174,22 @@ def _write_new(file_system: FileSystem, path: Path, data: Bytes) -> None:
         file.close()
 
 
-def _sync_content(descriptor: int) -> None:
-    full_sync = getattr(fcntl, "F_FULLFSYNC", None)
-    if full_sync is not None:
+# What a platform has is looked up once: this is called for every write.
+_FULL_SYNC: int = getattr(fcntl, "F_FULLFSYNC", 0)
+if _FULL_SYNC:
+
+    def _sync_content(descriptor: int) -> None:
         # On macOS fsync leaves the data in the drive's cache.
-        fcntl.fcntl(descriptor, full_sync)
-    elif hasattr(os, "fdatasync"):
+        fcntl.fcntl(descriptor, _FULL_SYNC)
+
+elif hasattr(os, "fdatasync"):
+
+    def _sync_content(descriptor: int) -> None:
         os.fdatasync(descriptor)
-    else:
+
+else:
+
+    def _sync_content(descriptor: int) -> None:
         os.fsync(descriptor)
 
 
@@ -212,10 +220,10 @@ class RealFile:
         return b"".join(parts)
 
     def pwrite(self, data: Bytes, position: int) -> None:
-        written = os.pwrite(self._descriptor, data, position)
-        view = memoryview(data)
-        while written < len(view):
-            written += os.pwrite(self._descriptor, view[written:], position + written)
+        written, size = os.pwrite(self._descriptor, data, position), len(data)
+        while written < size:
+            left = memoryview(data)[written:]
+            written += os.pwrite(self._descriptor, left, position + written)
 
     def pwritev(self, parts: Sequence[Bytes], position: int) -> None:
         if len(parts) == 1 or not hasattr(os, "pwritev"):

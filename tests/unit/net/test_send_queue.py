@@ -86,6 +86,21 @@ def test_many_small_buffers_arrive_in_order(ends: Ends) -> None:
     assert len(queue) == 0
 
 
+def test_a_part_that_is_sent_at_once_keeps_its_place(ends: Ends) -> None:
+    """Whether the socket takes all of it, a part of it, or nothing, and whatever waits already."""
+    ends.writer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    queue = SendQueue(ends.writer)
+    parts = [b"first", *(random.Random(seed).randbytes(300_000) for seed in range(20))]
+    assert queue.send(parts[0])
+    assert len(queue) == 0
+    outcomes = [queue.send(part) for part in parts[1:]]
+    assert not outcomes[-1]
+    queue.push(b"pushed")
+    assert not queue.send(b"last")
+    expected = b"".join([*parts, b"pushed", b"last"])
+    assert pump(queue, ends, len(expected)) == expected
+
+
 @pytest.mark.parametrize("can_sendfile", [True, False])
 def test_large_ranges_between_headers(ends: Ends, tmp_path: Path, can_sendfile: bool) -> None:
     data = random.Random(1).randbytes(TURN_BYTES_MAX * 2 + 12_345)

@@ -346,8 +346,11 @@ class KafkaConnection:
         if counted is not None:
             counted.seconds.observe(now - since, alike)
         del line[:answered]
-        self._push(parts)
-        self._link.flush()
+        if len(parts) == 1 and isinstance(parts[0], bytes):
+            self._link.send(parts[0])
+        else:
+            self._push(parts)
+            self._link.flush()
         if released:
             self._link.let_go(released)
         if not line:
