@@ -95,8 +95,11 @@ class Broker:
         assert self.process is not None
         assert self.process.stdout is not None
         deadline = time.monotonic() + START_TIMEOUT_S
+        # `select` can't look at descriptors above 1,023, which benchmarks have.
+        waiting = select.poll()
+        waiting.register(self.process.stdout, select.POLLIN)
         while time.monotonic() < deadline:
-            readable, _, _ = select.select([self.process.stdout], [], [], 0.5)
+            readable = waiting.poll(500)
             line = self.process.stdout.readline() if readable else ""
             if match := READY.search(line):
                 self.host, self.port = match["host"], int(match["port"])
