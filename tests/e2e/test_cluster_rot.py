@@ -50,6 +50,22 @@ def flip_last_batch(node: ClusterNode) -> None:
     assert flip_tail_bits(node.data_dir, random.Random(7), below=topic_directory(node)) == 1
 
 
+def await_copies(cluster: Cluster) -> None:
+    """A follower may be a few seconds behind and in sync all the same."""
+
+    def are_equal() -> bool:
+        sizes = {
+            sum(
+                path.stat().st_size
+                for path in node.data_dir.rglob(f"{topic_directory(node)}/**/*.log")
+            )
+            for node in cluster.running()
+        }
+        return len(sizes) == 1 and 0 not in sizes
+
+    wait_until("equal copies", are_equal, PATIENCE_S)
+
+
 def await_doubt(node: ClusterNode) -> None:
     wait_until("doubt", lambda: IN_DOUBT in node.stderr(), PATIENCE_S)
 
@@ -62,6 +78,7 @@ def test_what_two_acknowledged_survives_a_flipped_bit_at_one_of_them(cluster: Cl
     cluster.wait_until_healthy(TOPIC)
     away.kill()
     produce(leader, VALUES[-1:])
+    await_copies(cluster)
     cluster.freeze_and_kill()
     flip_last_batch(flipped)
     for node in (flipped, away):
@@ -80,6 +97,7 @@ def test_what_two_acknowledged_survives_a_flipped_bit_at_one_of_them(cluster: Cl
 def test_one_whole_copy_of_three_wins_by_itself(cluster: Cluster) -> None:
     produce(cluster.leader(TOPIC), VALUES)
     cluster.wait_until_healthy(TOPIC)
+    await_copies(cluster)
     cluster.freeze_and_kill()
     for number in (1, 2):
         flip_last_batch(cluster.nodes[number])
@@ -111,6 +129,7 @@ def test_a_partition_that_lost_something_everywhere_stops_until_it_is_given_up(
 ) -> None:
     produce(cluster.leader(TOPIC), VALUES)
     cluster.wait_until_healthy(TOPIC)
+    await_copies(cluster)
     cluster.freeze_and_kill()
     for node in cluster.nodes.values():
         flip_last_batch(node)

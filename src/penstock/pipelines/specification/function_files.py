@@ -69,13 +69,18 @@ def signature_of(file: str, name: str, place: Place) -> FunctionSignature:
 def _functions(file: str, place: Place) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
     """The functions at the top of a file; of two with the same name the later one counts."""
     try:
-        module = ast.parse(Path(file).read_bytes(), file)
+        source = Path(file).read_bytes()
+    except OSError as error:
+        said = f"The file {Path(file).name} can't be read: {error}."
+        raise SpecificationRefused.at(place, said) from None
+    try:
+        module = ast.parse(source, file)
     except SyntaxError as error:
         at = Place(file, error.lineno, error.offset)
         raise SpecificationRefused.at(at, f"This is not valid Python: {error.msg}.") from None
-    except (OSError, ValueError) as error:
-        said = f"The file {Path(file).name} can't be read: {error}."
-        raise SpecificationRefused.at(place, said) from None
+    except ValueError as error:
+        # A null byte, before Python 3.11.4.
+        raise SpecificationRefused.at(Place(file), f"This is not valid Python: {error}.") from None
     return {
         node.name: node
         for node in module.body
