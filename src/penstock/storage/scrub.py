@@ -98,13 +98,15 @@ class _Scrub:
 def _own_fault(state: LogState, header: BatchHeader, batch: memoryview) -> str:
     """What is wrong with Raft's own entry; that each batch follows on the last is checked where
     batches are read."""
-    if header.base_offset < state.own.base.offset:
+    # Once, since retention may replace it between two looks.
+    own = state.own
+    if header.base_offset < own.base.offset:
         # Retention took the segment meanwhile, and what the table knew of it.
         return ""
     try:
         entry = read_own(batch, header)
     except CorruptBatch as error:
         return str(error)
-    if state.own.at(entry.index) != entry:
+    if own.at(entry.index) != entry:
         return f"Raft's own entry with index {entry.index} is not what was written"
     return ""

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from penstock.model.errors import StorageDamaged
 from penstock.model.ids import LogEnd, LogIndex, Offset
 from penstock.model.topic_config import TopicConfig
-from penstock.records.batch import decode_records, parse_header
+from penstock.records.batch import BatchHeader, decode_records, parse_header
 from penstock.records.own_entries import OwnKind, build_gap, build_own
 from penstock.storage.file_system import SyncFailed
 from penstock.storage.log import NO_DOUBT, EntriesCut, EntriesGone, Log, LogBase, LogEntry
 from penstock.storage.log_entries import DATA, GAP
+from penstock.storage.own_table import OwnEntry, read_own
 from penstock.storage.repair import check, cut
 from tests.unit.storage.fault_file_system import FaultFileSystem
 from tests.unit.storage.logs import (
@@ -471,6 +472,21 @@ def test_a_flipped_bit_in_an_own_entry_is_found(place: int, is_flushed: bool) ->
         bench.open().scrub(lambda: False)
     assert (caught.value.path, caught.value.position) == (str(bench.segment(0)), 0)
     assert [damage.position for damage in check(bench.directory, bench.disk)][:1] == [0]
+
+
+def test_retention_in_the_middle_of_a_look_at_an_own_entry_is_not_damage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, log = elected()
+    end = log.end_offset
+
+    def read_and_delete(batch: memoryview, header: BatchHeader) -> OwnEntry:
+        log.delete_before(end)
+        return read_own(batch, header)
+
+    monkeypatch.setattr("penstock.storage.scrub.read_own", read_and_delete)
+    log.scrub(lambda: False)
+    assert log.start_offset == end, "it met an own entry"
 
 
 def test_own_entries_and_gaps_are_sound() -> None:
