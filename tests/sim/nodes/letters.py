@@ -98,10 +98,10 @@ def check_letters(
         _check_content(letter, originals, len(letters))
         _check_given_up(ledger, letter)
     has_letter = set(places)
-    for partition, offset in originals:
+    for (partition, offset), record in originals.items():
         if offset >= ledger.starts.get(partition, 2**60):
             story = ledger.stories.get((partition, offset), Story())
-            is_expired = story.may_be_expired and not ledger.rules.keeps_expired
+            is_expired = story.may_be_expired and ledger.rules.may_lack_letter(record)
             is_explained = story.may_be_acked or is_expired or (partition, offset) in has_letter
             require(is_explained, f"{partition}:{offset} was given up, and has no letter: {story}")
     return len(found)

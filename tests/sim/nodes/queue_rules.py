@@ -18,6 +18,7 @@ from typing import NamedTuple
 from penstock.broker.queues import Queues
 from penstock.cluster.config_decisions import Edit, GroupResource
 from penstock.cluster.config_decisions import Operation as Op
+from penstock.cluster.dead_letter_settings import TOPIC_NAME
 from penstock.cluster.queue_settings import (
     DELAY_ENABLE,
     EXPIRY_DEAD_LETTERS_ENABLE,
@@ -68,6 +69,8 @@ class QueueRules:
         self.has_key_order = is_on and self._random.random() < 0.5
         self.has_backoff = is_on and self._random.random() < 0.5
         # The latest time that a node's clock has shown.
+        # Until when a leader may not have heard that there is a dead-letter topic, by any clock.
+        self.letters_known_ms = float("inf")
         self.shown_ms = 0
         self.delayed = self.ordered = 0
         self._topic = topic
@@ -182,6 +185,18 @@ class QueueRules:
     def may_be_expired(self, record: Record) -> bool:
         """Whether a leader may have given it up for its age."""
         return self.expires_ms(record) <= self.shown_ms
+
+    def may_lack_letter(self, record: Record) -> bool:
+        """Of one that was given up for its age: whether it may be nowhere else."""
+        return not self.keeps_expired or self.expires_ms(record) <= self.letters_known_ms
+
+    def look_for_letters(self, nodes: Iterable[SimulatedNode]) -> None:
+        if self.letters_known_ms == float("inf") and all(map(self._knows_letters, nodes)):
+            self.letters_known_ms = self.shown_ms
+
+    def _knows_letters(self, node: SimulatedNode) -> bool:
+        server = node.server
+        return server is not None and server.cluster.group_setting(self._group_id, TOPIC_NAME) != ""
 
     def look_at_clocks(self, nodes: Iterable[SimulatedNode]) -> None:
         clocks = (node.machine.process.clock for node in nodes if node.machine.process)

@@ -271,6 +271,10 @@ class Ledger:
             story = self.stories.get((partition, offset))
             if story is None or story.delivered is None:
                 continue
+            if story.may_be_expired and self.redrives:
+                # It may have been given up before anybody had it, and brought back: then it has no
+                # place in the order any more.
+                continue
             if story.may_be_expired or self._may_be_given_up(partition, story):
                 # Nobody knows when.
                 story.delivered.may_be_over_at = story.delivered.given_at

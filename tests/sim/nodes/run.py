@@ -126,6 +126,8 @@ class Run(Cluster):
             else:
                 self._disturb_some(self.fault_chance / (1 if idle_s < SLOW_S_MAX else 4))
             self.rules.look_at_clocks(self.nodes)
+            if self.has_letters:
+                self.rules.look_for_letters(self.nodes)
         self._heal()
         self._check()
         return self._report()
