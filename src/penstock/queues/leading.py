@@ -286,7 +286,12 @@ class LedQueue:
         commit = self._submit(change)
         leases = [item for item in change.ranges if item.state is RecordState.LEASED]
         if leases:
-            commit.then(partial(self._leased, leases, settings.lease_ms, end_before))
+            # What was leased before, and was given back before its time or brought back from the
+            # dead, has an old deadline that must not end the new lease.
+            again = [lease for lease in leases if lease.first < end_before]
+            new = [lease for lease in leases if lease.first >= end_before]
+            self._deadlines.hold(again)
+            commit.then(partial(self._leased, again, new, settings.lease_ms))
         return acquired, commit
 
     def _turn(self, acquired: Sequence[AcquiredRange]) -> None:
@@ -448,14 +453,17 @@ class LedQueue:
         self._submit(machine.decide_log_start(start))
 
     def _leased(
-        self, leases: Sequence[Range], lease_ms: int, new_from: int, refused: Refused | None
+        self,
+        again: Sequence[Range],
+        new: Sequence[Range],
+        lease_ms: int,
+        refused: Refused | None,
     ) -> None:
-        """They are stored: the member's time begins. What was leased before, and was given back
-        before its time, has an old deadline that must not end the new lease."""
+        """They are stored: the member's time begins."""
         if refused is None and self._machine is not None:
             at = self.clock.monotonic() + lease_ms / 1000
-            self._deadlines.renew([lease for lease in leases if lease.first < new_from], at)
-            self._deadlines.add([lease for lease in leases if lease.first >= new_from], at)
+            self._deadlines.renew(again, at)
+            self._deadlines.add(new, at)
             self._set_alarm()
 
     def _ended_leases(self) -> None:

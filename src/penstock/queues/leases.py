@@ -5,6 +5,7 @@ piece by piece. A lease that was renewed meanwhile is left alone when the old de
 """
 
 import heapq
+import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -38,6 +39,12 @@ class LeaseDeadlines:
             for offset in range(lease.first, lease.last + 1):
                 self._renewed[offset] = at
         self.add(leases, at)
+
+    def hold(self, leases: Iterable[Range]) -> None:
+        """They are given and not stored yet: no deadline of an earlier lease ends them. Their own
+        time begins with `renew`."""
+        for lease in leases:
+            self._renewed.update(dict.fromkeys(range(lease.first, lease.last + 1), math.inf))
 
     def next_at(self) -> float | None:
         return self._heap[0][0] if self._heap else None

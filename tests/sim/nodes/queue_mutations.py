@@ -32,6 +32,7 @@ from penstock.queues.decisions import Write
 from penstock.queues.key_order import KeyAt
 from penstock.queues.layout import QueueKey
 from penstock.queues.leading import LedQueue, Span
+from penstock.queues.leases import LeaseDeadlines
 from penstock.queues.letters import LetterState, Plan, Redriven, Sender
 from penstock.queues.machine import ShareMachine
 from penstock.queues.records import UNRESOLVED, QueueStored
@@ -124,14 +125,23 @@ def leases_forgotten(self: LedQueue, leases: Sequence[Range]) -> None:
 
 @mutation("leases end by the clock on the wall", (LedQueue, "_leased"))
 def wall_clock(
-    self: LedQueue, leases: Sequence[Range], lease_ms: int, _: int, refused: Refused | None
+    self: LedQueue,
+    again: Sequence[Range],
+    new: Sequence[Range],
+    lease_ms: int,
+    refused: Refused | None,
 ) -> None:
     """Clocks are set; time goes on."""
     if refused is None and self._machine is not None:
         offset_s = self.clock.now_ms() / 1000 % 3600 - self.clock.monotonic() % 3600
         at = self.clock.monotonic() + lease_ms / 1000 + offset_s
-        self._deadlines.renew(leases, at)
+        self._deadlines.renew([*again, *new], at)
         self._set_alarm()
+
+
+@mutation("an old deadline ends a lease that is not stored yet", (LeaseDeadlines, "hold"))
+def holds_nothing(self: LeaseDeadlines, leases: Iterable[Range]) -> None:
+    """Who has a record has it for the whole of its lease, whatever it had before."""
 
 
 @mutation("a session that ends gives back what is others'", (LedQueue, "release"))

@@ -32,6 +32,7 @@ KNOWN_SEEDS = {
     "a renewed lease ends at its old time": 31,
     "an ack is answered before it is stored": 7,
     "the start of a queue is found out twice": 41,
+    "an old deadline ends a lease that is not stored yet": 1705,
     "a record that is too old is delivered": 8,
     "what is too old is delivered when its key is free": 9,
     "a record expires in somebody's hands": 8,

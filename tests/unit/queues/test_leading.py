@@ -232,6 +232,26 @@ async def test_a_lease_that_is_given_again_does_not_end_with_the_one_before() ->
     assert await leader.acquired(N, 1) == [AcquiredRange(0, 0, 2)], "only the other one ended"
 
 
+async def test_a_lease_that_is_not_stored_yet_does_not_end_with_one_that_looked_the_same() -> None:
+    store = FakeStore()
+    leader = await Leader(store).opened()
+    await leader.acquired(N, 1)
+    await leader.acquired(M, 1)
+    leader.pass_time(LEASE_MS - 1)
+    # It never reached its member, so the attempt does not count.
+    leader.queue.undo(M)
+    store.goes_on.clear()
+    again, commit = leader.acquire(M, 1)
+    leader.pass_time(1)
+    store.goes_on.set()
+    await commit
+    assert again == (AcquiredRange(1, 1, 1),)
+    both = [AcquiredRange(0, 0, 2), AcquiredRange(2, 2, 1)]
+    assert await leader.acquired(N, 2) == both, "only the other one ended"
+    leader.pass_time(LEASE_MS)
+    assert (await leader.acquired(N, 2))[1:] == [AcquiredRange(1, 1, 2)]
+
+
 async def test_deadlines_of_ended_leases_do_not_pile_up() -> None:
     leader = await Leader(FakeStore(), FakeLog(end=5_000)).opened()
     await leader.acquired(N, 1)
