@@ -61,7 +61,11 @@ def is_torn(place: Place, offset: int) -> bool:
         return False
     # Sectors of zeros may be what a client sent, and a length that rotted looks like a short file.
     batch = file.pread(min(stop - start, _SEARCHED_BYTES_MAX + 1), start)
-    return _as_written(batch, searches=is_unwritten) is None
+    if _as_written(batch, searches=is_unwritten) is None:
+        return True
+    # The checksum says nothing of the offset, which may be all that was in the unwritten sector.
+    wrong_bits = (header.base_offset ^ offset).bit_count()
+    return is_unwritten and header.base_offset < offset and wrong_bits > 1
 
 
 def _as_written(batch: bytes, *, searches: bool = True) -> bytes | None:

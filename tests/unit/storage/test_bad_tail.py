@@ -10,6 +10,7 @@ from penstock.model.errors import StorageDamaged
 from penstock.model.ids import UNKNOWN_END, LogEnd
 from penstock.model.topic_config import TopicConfig
 from penstock.records.own_entries import OwnKind
+from penstock.storage.bad_tail import SECTOR_BYTES
 from penstock.storage.checkpoint import decode_checkpoint
 from penstock.storage.checksummed import unwrap, wrap
 from penstock.storage.log import NO_DOUBT, Doubt, Log
@@ -124,6 +125,28 @@ def test_a_write_that_lacks_a_sector_was_torn() -> None:
         disk.inode(case.path).data[low:high] = bytes(high - low)
         log = case.opened(disk)
         assert (log.end_offset, log.doubt) == (10, NO_DOUBT), sector
+
+
+@pytest.mark.parametrize("in_sector", [8, 9, 10, 11])
+def test_a_write_that_lacks_its_offset_alone_was_torn(in_sector: int) -> None:
+    """The sector before ends with the offset, which no checksum covers."""
+
+    def append(log: Log) -> None:
+        left = SECTOR_BYTES - (log.size_bytes + len(batch(10, record(bytes(100)))) + in_sector)
+        log.append([batch(10, record(b"x" * (100 + left % SECTOR_BYTES)))])
+        starts.append(log.size_bytes)
+        log.append([batch(11, record(b"value"))])
+
+    starts: list[int] = []
+    case = Case(append)
+    (start,) = starts
+    disk = case.copy()
+    # The length of the record takes one byte more or not.
+    low = -start % SECTOR_BYTES
+    assert 8 <= low <= 11
+    disk.inode(case.path).data[start : start + low] = bytes(low)
+    log = case.opened(disk)
+    assert (log.end_offset, log.doubt) == (11, NO_DOUBT)
 
 
 def test_a_write_whose_pages_came_to_the_disk_out_of_order_was_torn() -> None:
