@@ -1,6 +1,6 @@
 # One command per task. Each target does its own set-up, so a fresh clone needs only `make`.
 .DEFAULT_GOAL := help
-.PHONY: help venv java demo test check format docs proto bench sim soak clean
+.PHONY: help venv java demo test slow check format docs proto bench sim soak clean
 
 DEMO_SECONDS ?= 30
 BENCH ?= full
@@ -63,8 +63,13 @@ demo: $(STAMP) ## Run the live demonstration for DEMO_SECONDS (default 30).
 	@$(MAKE) --no-print-directory java || true
 	@DEMO_SECONDS=$(DEMO_SECONDS) $(BIN)/penstock demo
 
-test: java ## Run every test but the soaks.
-	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadgroup --no-loadscope-reorder tests
+PYTEST := $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadgroup --no-loadscope-reorder
+
+test: java ## Run every test but those that are slow and the soaks: ten minutes.
+	$(PYTEST) tests
+
+slow: java ## Run the slow tests, as CI does after the others.
+	$(PYTEST) --slow -m slow tests
 
 check: $(STAMP) ## Check format, lint, types and the direction of imports.
 	$(BIN)/ruff format --check .

@@ -1,6 +1,6 @@
-"""Rules for every test: soaks only when asked for, long ones first, no silent skips in CI.
+"""Rules for every test: slow ones and soaks only when asked for, no silent skips in CI.
 
-A test may be a coroutine; it runs in an event loop of its own.
+Long groups begin first. A test may be a coroutine; it runs in an event loop of its own.
 
 Nothing fails because the machine is slow: Hypothesis does not judge how long its examples take.
 """
@@ -44,22 +44,33 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("patient")
 
 
+# Only run when asked for, by an option of the same name.
+MARKS_OF_LONG_TESTS = {
+    "slow": "takes long and rarely fails; runs only with --slow (make slow, and CI)",
+    "soak": "takes minutes; runs only with --soak (make soak)",
+}
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--soak", action="store_true", help="also run the tests marked soak")
+    for mark in MARKS_OF_LONG_TESTS:
+        parser.addoption(f"--{mark}", action="store_true", help=f"also run the tests marked {mark}")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "soak: takes minutes; runs only with --soak (make soak)")
+    for mark, what in MARKS_OF_LONG_TESTS.items():
+        config.addinivalue_line("markers", f"{mark}: {what}")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=rank)
     allow_second_run(items, config.rootpath)
-    if config.getoption("--soak"):
-        return
-    soaks = [item for item in items if item.get_closest_marker("soak")]
-    config.hook.pytest_deselected(items=soaks)
-    items[:] = [item for item in items if item not in soaks]
+    left_out = {mark for mark in MARKS_OF_LONG_TESTS if not config.getoption(f"--{mark}")}
+    chosen, others = [], []
+    for item in items:
+        is_left_out = any(mark.name in left_out for mark in item.iter_markers())
+        (others if is_left_out else chosen).append(item)
+    config.hook.pytest_deselected(items=others)
+    items[:] = chosen
 
 
 def rank(item: pytest.Item) -> int:

@@ -268,6 +268,7 @@ def test_workers_go_on_when_the_broker_is_killed(tmp_path: Path, group: str) -> 
         broker.close()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_workers_follow_the_leaders_of_three_nodes_when_one_is_killed(
     tmp_path: Path, group: str

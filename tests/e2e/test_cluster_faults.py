@@ -84,6 +84,7 @@ def test_a_rolling_restart_is_seen_only_as_latency(tmp_path: Path) -> None:
         run_rounds(cluster, restart_each, rounds=1, every_s=0, seed=1)
 
 
+@pytest.mark.slow
 def test_a_leader_paused_for_longer_than_an_election_does_no_harm(tmp_path: Path) -> None:
     with three_nodes(tmp_path) as cluster:
         run_rounds(cluster, pause_leader, rounds=1, every_s=0, seed=1)
@@ -94,6 +95,7 @@ def test_a_cut_off_leader_acknowledges_nothing(tmp_path: Path, network: Network)
         run_rounds(cluster, cut_off_leader(network), rounds=1, every_s=0, seed=1)
 
 
+@pytest.mark.slow
 def test_packets_lost_one_way_stop_nobody_for_long(tmp_path: Path, network: Network) -> None:
     with three_nodes(tmp_path, network) as cluster:
         run_rounds(cluster, cut_one_way(network), rounds=2, every_s=0, seed=2)
@@ -127,6 +129,7 @@ def test_a_power_cut_of_all_nodes_loses_nothing(tmp_path: Path, can_freeze: None
         run_rounds(cluster, cut_power(disks), rounds=1, every_s=0, seed=1)
 
 
+@pytest.mark.slow
 def test_a_node_whose_disk_hangs_stops_all_the_same(tmp_path: Path, can_freeze: None) -> None:
     with three_nodes_on_disks(tmp_path) as (cluster, disks):
         node = cluster.leader(TOPIC)
@@ -145,6 +148,7 @@ def test_a_node_whose_disk_hangs_stops_all_the_same(tmp_path: Path, can_freeze: 
             judge(cluster, history)
 
 
+@pytest.mark.slow
 def test_topics_are_made_while_the_disk_of_the_controller_hangs(
     tmp_path: Path, can_freeze: None
 ) -> None:

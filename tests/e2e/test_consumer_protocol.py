@@ -124,6 +124,7 @@ def _live_through_kills(folder: Path, make: MakeMember) -> None:
         assert _committed(cluster.bootstrap) == dict.fromkeys(range(PARTITIONS), rounds)
 
 
+@pytest.mark.slow
 def test_librdkafkas_members_live_through_the_death_of_their_coordinator(tmp_path: Path) -> None:
     def make(name: str, bootstrap: str, ledger: Ledger) -> Member:
         return ConfluentConsumerMember(name, bootstrap, TOPIC, GROUP, "uniform", ledger)

@@ -166,6 +166,7 @@ def test_a_group_of_librdkafkas_members_moves_up_and_down(tmp_path: Path, strate
     _move_up_and_down(tmp_path, make)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fixture", "version"),
     [pytest.param("java", "4.3.1", marks=pytest.mark.soak), ("newer_java", "4.4.0")],

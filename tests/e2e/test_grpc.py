@@ -332,6 +332,7 @@ def test_a_client_generated_from_the_proto_runs_every_call(
     assert methods(generated) == client.called
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("go") is None, reason="not installed: go")
 def test_a_client_in_go_runs_every_call(cluster: ProcessCluster, generated: Generated) -> None:
     assert grpc_go.run_every_call(cluster.nodes[2].grpc) == methods(generated)

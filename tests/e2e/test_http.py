@@ -339,6 +339,7 @@ def test_an_endless_body_is_cut_off(broker: Broker) -> None:
     assert sent < 100 * 2**20
 
 
+@pytest.mark.slow
 def test_slow_clients_are_cut_off_and_others_are_served(make_broker: MakeBroker) -> None:
     """Half a head, no head at all, half a body, and a reader that does not read."""
     broker = make_broker().start()

@@ -218,6 +218,7 @@ class Worker(threading.Thread):
             self.acked.update(value for value, outcome in done if outcome == "ok")
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("cluster-clients")
 @pytest.mark.timeout(180)
 def test_any_node_serves_a_queue_while_a_leader_dies(penstock_cluster: Make) -> None:

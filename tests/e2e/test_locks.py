@@ -107,6 +107,7 @@ def pause_a_holder(cluster: ProcessCluster, journal: Journal) -> tuple[int, int]
         os.kill(process, signal.SIGCONT)
 
 
+@pytest.mark.slow
 def test_a_lock_has_one_holder_whatever_stands_still_or_dies(
     penstock_cluster: Make, tmp_path: Path
 ) -> None:

@@ -30,7 +30,11 @@ from tests.test_dashboards import RULES, alerts
 from tests.waiting import wait_until
 
 # One after the other: two clusters at once on two cores would measure each other.
-pytestmark = [pytest.mark.xdist_group("cluster-clients"), pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.xdist_group("cluster-clients"),
+    pytest.mark.timeout(600),
+]
 
 ORDERS, READINGS, SLOW = "orders", "readings", "slow"
 # A flow that decodes, one for what it can't decode, and as little else as Spark allows.

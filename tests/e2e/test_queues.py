@@ -285,6 +285,7 @@ def test_clients_of_all_kinds_share_a_queue_whatever_dies(
         assert all(len(ledger.attempts[place]) > 1 for place in held), "others got them, too"
 
 
+@pytest.mark.slow
 def test_leases_of_a_member_that_is_out_of_time_end_on_other_brokers(
     tmp_path: Path, ledger: QueueLedger
 ) -> None:

@@ -103,6 +103,7 @@ def moves(tmp_path: Path) -> Path:
     return tmp_path / "moves.json"
 
 
+@pytest.mark.slow
 def test_kafka_s_tool_throttles_a_move_while_producers_go_on(
     java: Java, tmp_path: Path, moves: Path
 ) -> None:

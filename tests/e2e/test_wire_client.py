@@ -376,6 +376,7 @@ def test_a_broker_that_is_killed_and_comes_back_loses_and_doubles_nothing(
         broker.start()
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("cluster-clients")
 @pytest.mark.timeout(240)
 def test_killed_and_stopped_leaders_of_a_cluster_lose_and_double_nothing(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ def records(bootstrap: str) -> list[Record]:
     raise AssertionError("the topic ended early")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(3 * BLOCK_TIMEOUT_S)
 def test_the_how_to_page_restores_a_cluster(
     java_home: Path, make_broker: MakeBroker, tmp_path: Path

@@ -86,6 +86,7 @@ def program(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_client_reads_writes_and_queries(
     spark_server: SparkServer,
     broker: Broker,

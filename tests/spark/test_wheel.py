@@ -247,6 +247,7 @@ def test_the_templates_of_pipelines_are_there_whole(
     assert all(path.read_bytes() == (given / name).read_bytes() for name, path in made.items())
 
 
+@pytest.mark.slow
 def test_a_pipeline_runs_with_drivers_and_workers_of_the_wheel(
     installed: Environment,
     java_home: Path,
@@ -267,6 +268,7 @@ def test_a_pipeline_runs_with_drivers_and_workers_of_the_wheel(
     assert {row[part] for row in rows for part in ("driver", "worker")} == {str(installed.home)}
 
 
+@pytest.mark.slow
 def test_spark_submit_finds_the_data_source(
     installed: Environment,
     java_home: Path,

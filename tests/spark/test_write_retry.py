@@ -6,6 +6,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.conftest import MakeTopic
 from tests.e2e.processes import Broker
 from tests.spark.topic_contents import stored
@@ -14,6 +16,7 @@ ROWS = 60_000
 PROGRAM_TIMEOUT_S = 400
 
 
+@pytest.mark.slow
 def test_no_row_is_lost_by_an_attempt_that_failed(
     java_home: Path, broker: Broker, make_topic: MakeTopic, tmp_path: Path
 ) -> None:

@@ -46,6 +46,7 @@ def test_one_node_loses_its_power_at_every_step() -> None:
     assert set(found) == set(PLACES.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("node", [1, 2, 3])
 def test_each_of_three_nodes_dies_at_every_step(node: int) -> None:
     found = [seen.died_at for seen in lives_with_a_death(3, node)]

@@ -64,6 +64,7 @@ def every_shape() -> Iterator[Record]:
             yield shape._replace(partition=partition, timestamp_ms=moment)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_an_archived_topic_comes_back_identical(
     spark: SparkSession, broker: Broker, make_topic: MakeTopic, produce: Produce, tmp_path: Path

@@ -22,6 +22,7 @@ DEMO_TIMEOUT_S = 560
 WAIT_S = 120
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_demo_checks_what_is_in_the_lake(java_home: Path) -> None:
     words = ("demo", "--seconds", "5", "--rate", "200", "--json")

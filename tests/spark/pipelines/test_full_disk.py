@@ -187,6 +187,7 @@ class FullDiskGate(GatheringGate):
             wait_until("the end of the other flow", lambda: self.is_requested, TELLING_TIMEOUT_S)
 
 
+@pytest.mark.slow
 def test_a_full_disk_under_what_a_pipeline_keeps(
     spark: SparkSession,
     broker: Broker,

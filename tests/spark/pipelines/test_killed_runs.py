@@ -83,6 +83,7 @@ def end_of(bootstrap: str, topic: str) -> int:
     return sum(admin.offsets.latest(places).values())
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(800)
 def test_what_was_killed_goes_on_without_loss_or_double(
     spark: SparkSession, java_home: Path, broker: Broker, tmp_path: Path
@@ -136,6 +137,7 @@ def test_what_was_killed_goes_on_without_loss_or_double(
     assert stored(bootstrap, target) == stored(bootstrap, topic)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(800)
 def test_the_command_ends_after_its_batch_and_goes_on_later(
     spark: SparkSession,
