@@ -32,13 +32,17 @@ RATE = 500
 PACE = 100
 SIZE = 100
 BUSY_CONNECTIONS = 32
+# What the HTTP door is to take at least: see the workload `http`.
+BUSY_RATE = 2_500
 HOSTILE_STREAMS = 1_000
 LOWEST = "19"
 READY_TIMEOUT_S = 120.0
 TIMES_MAX = 1.5
 
 ALONE = "alone"
-OTHER_SERVER = "a busy HTTP server that is not ours"
+BUSY = f"an HTTP door that takes {BUSY_RATE:,} writes a second"
+FLAT_OUT = "an HTTP door that works flat out"
+OTHER_SERVER = "an HTTP server that works flat out and is not ours"
 
 Latencies = dict[str, Callable[[], float]]
 Disturbances = dict[str, Callable[[], AbstractContextManager[None]]]
@@ -54,11 +58,15 @@ def run(mode: Mode, folder: Path) -> Iterator[Figure]:
         for measure in others.values():
             measure()
         before = resident(broker.pid)
-        busy = {"a busy HTTP door": partial(busy_http, broker), OTHER_SERVER: busy_other_server}
+        busy = {
+            BUSY: partial(busy_http, broker, BUSY_RATE),
+            FLAT_OUT: partial(busy_http, broker),
+            OTHER_SERVER: busy_other_server,
+        }
         rounds = in_turns(mode, {"Kafka": kafka}, busy)
         yield from times(rounds)
-        door, other = (median(rounds["Kafka"][side]) for side in busy)
-        name = f"Kafka: p99 beside a busy HTTP door / beside {OTHER_SERVER}"
+        door, other = (median(rounds["Kafka"][side]) for side in (FLAT_OUT, OTHER_SERVER))
+        name = f"Kafka: p99 beside {FLAT_OUT} / beside {OTHER_SERVER}"
         yield figure(name, door / other, "x", at_most=1)
         streams = HOSTILE_STREAMS if mode.is_judged else 40
         attack = {"hostile clients": partial(hostile, broker, streams)}
@@ -109,10 +117,10 @@ def times(rounds: Rounds) -> Iterator[Figure]:
 
 
 @contextmanager
-def busy_http(broker: ChildBroker) -> Iterator[None]:
-    """One record a request, as fast as the answers come."""
+def busy_http(broker: ChildBroker, rate: int = 0) -> Iterator[None]:
+    """One record a request, at this rate or as fast as the answers come."""
     (door,) = psutil.Process(broker.pid).children()
-    with busy(broker.http, door.pid):
+    with busy(broker.http, door.pid, rate):
         yield
 
 
@@ -129,8 +137,8 @@ def busy_other_server() -> Iterator[None]:
 
 
 @contextmanager
-def busy(address: str, pid: int) -> Iterator[None]:
-    options = [address, "single", str(BUSY_CONNECTIONS), "3600"]
+def busy(address: str, pid: int, rate: int = 0) -> Iterator[None]:
+    options = [address, "single", str(BUSY_CONNECTIONS), "3600", str(rate)]
     with loading("benchmarks.http_process", options) as clients:
         # The first requests make the topic.
         start = cpu_seconds(pid)

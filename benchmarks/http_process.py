@@ -1,7 +1,8 @@
 """Writes over HTTP as fast as the answers come: a process of its own, so that it is not measured.
 
-`python -m benchmarks.http_process ADDRESS KIND CONNECTIONS SECONDS` prints as JSON: requests and
-records a second, and the median and 99th percentile of a request in milliseconds.
+`python -m benchmarks.http_process ADDRESS KIND CONNECTIONS SECONDS [RATE]` prints as JSON: requests
+and records a second, and the median and 99th percentile of a request in milliseconds. With a rate,
+all connections together send so many requests a second at even times, unless answers come late.
 """
 
 import asyncio
@@ -33,12 +34,19 @@ def request(kind: str) -> tuple[bytes, int]:
     return head.encode() + body, count
 
 
-async def write(host: str, port: int, data: bytes, seconds: float) -> list[float]:
+async def write(
+    host: str, port: int, data: bytes, seconds: float, gap_s: float = 0.0, first_s: float = 0.0
+) -> list[float]:
     """How long each request took."""
     reader, writer = await asyncio.open_connection(host, port)
     took: list[float] = []
-    end = time.perf_counter() + seconds
+    due = time.perf_counter() + first_s
+    end = due + seconds
     while (started := time.perf_counter()) < end:
+        if started < due:
+            await asyncio.sleep(due - started)
+            started = due
+        due += gap_s
         writer.write(data)
         head = await reader.readuntil(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 200"), head
@@ -49,13 +57,18 @@ async def write(host: str, port: int, data: bytes, seconds: float) -> list[float
     return took
 
 
-async def main(address: str, kind: str, connections: int, seconds: float) -> None:
+async def main(address: str, kind: str, connections: int, seconds: float, rate: float) -> None:
     host, _, port = address.rpartition(":")
     data, count = request(kind)
     await write(host, int(port), data, WARM_UP_S)
+    # No gaps without a rate. Otherwise the connections take turns.
+    step_s = 1 / rate if rate else 0.0
     started = time.perf_counter()
     found = await asyncio.gather(
-        *(write(host, int(port), data, seconds) for _ in range(connections))
+        *(
+            write(host, int(port), data, seconds, connections * step_s, number * step_s)
+            for number in range(connections)
+        )
     )
     rate = sum(map(len, found)) / (time.perf_counter() - started)
     took = [1000 * each for one in found for each in one]
@@ -63,4 +76,6 @@ async def main(address: str, kind: str, connections: int, seconds: float) -> Non
 
 
 if __name__ == "__main__":
-    uvloop.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])))
+    address, kind, connections, *numbers = sys.argv[1:]
+    seconds, rate = [*map(float, numbers), 0.0][:2]
+    uvloop.run(main(address, kind, int(connections), seconds, rate))

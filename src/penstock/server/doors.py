@@ -27,6 +27,7 @@ from penstock.model.errors import StartRefused
 from penstock.model.ids import BrokerId
 from penstock.net.call_channel import CallChannel
 from penstock.net.listener import BACKLOG, bind_sockets
+from penstock.server.scheduling import stand_back
 
 if TYPE_CHECKING:
     from penstock.broker.doors.desk import Desk
@@ -168,13 +169,15 @@ class DoorProcess:
         sockets = {door: [sock.fileno() for sock in each] for door, each in self._sockets.items()}
         options = {**self._options, "channel": channel.fileno(), "sockets": sockets}
         inherited = [channel.fileno(), *(fd for fds in sockets.values() for fd in fds)]
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", PROCESS_MODULE, json.dumps(options)],
             stdin=subprocess.DEVNULL,
             # The broker's own output is read by scripts.
             stdout=STDERR,
             pass_fds=inherited,
         )
+        stand_back(process.pid)
+        return process
 
     def _on_lost(self) -> None:
         self._channel = None

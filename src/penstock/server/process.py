@@ -23,6 +23,7 @@ from penstock.net.listener import check_free
 from penstock.observe.logs import set_up_logs
 from penstock.server.doors import check_free_soon
 from penstock.server.node import Node
+from penstock.server.scheduling import be_prompt
 from penstock.server.service_manager import ServiceManager
 
 # Parameters of mallopt(3), by their numbers in glibc.
@@ -61,6 +62,8 @@ def run(settings: Settings) -> int:
     check_settings(settings)
     set_up_logs(log_format=settings.log_format, level=settings.log_level)
     _keep_large_buffers()
+    # Before the first thread: each inherits it.
+    be_prompt()
     gc.set_threshold(GC_THRESHOLD_AT_START)
     sys.setswitchinterval(THREAD_SWITCH_S)
     manager = ServiceManager.of(os.environ)
