@@ -154,6 +154,7 @@ def alike(brokers: Brokers, converse: Callable[[Client], Any]) -> Any:
     return ours
 
 
+@pytest.mark.slow
 def test_a_client_is_told_the_same_what_to_push(asking: Brokers) -> None:
     answer = alike(asking, lambda client: client.get())
     assert answer.requested_metrics == ["org.apache."]

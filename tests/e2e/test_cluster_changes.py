@@ -25,6 +25,7 @@ def test_a_node_that_comes_back_with_an_empty_disk_is_refilled(tmp_path: Path) -
         run_rounds(cluster, lose_disk, rounds=1, every_s=0, seed=1)
 
 
+@pytest.mark.slow
 def test_a_node_that_lost_its_votes_is_replaced_by_itself_under_another_id(
     tmp_path: Path,
 ) -> None:

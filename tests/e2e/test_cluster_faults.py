@@ -101,6 +101,7 @@ def test_packets_lost_one_way_stop_nobody_for_long(tmp_path: Path, network: Netw
         run_rounds(cluster, cut_one_way(network), rounds=2, every_s=0, seed=2)
 
 
+@pytest.mark.slow
 def test_a_full_disk_on_one_node_stops_nobody_else(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     node = cluster.nodes[1]
@@ -123,6 +124,7 @@ def test_a_leader_whose_disk_hangs_is_replaced(tmp_path: Path, can_freeze: None)
     assert min(moved_s) < REPLACED_WITHIN_S, moved_s
 
 
+@pytest.mark.slow
 def test_a_power_cut_of_all_nodes_loses_nothing(tmp_path: Path, can_freeze: None) -> None:
     """Dirty pages and the journal of a real file system go with the power."""
     with three_nodes_on_disks(tmp_path) as (cluster, disks):

@@ -132,6 +132,7 @@ def test_librdkafkas_members_live_through_the_death_of_their_coordinator(tmp_pat
     _live_through_kills(tmp_path, make)
 
 
+@pytest.mark.slow
 def test_javas_members_live_through_the_death_of_their_coordinator(
     tmp_path: Path, java: Java
 ) -> None:

@@ -196,6 +196,7 @@ def test_a_poisonous_message_is_parked_and_brought_back(make_broker: MakeBroker)
     assert {place for place in places if worker.accepted[place] != 1} == set()
 
 
+@pytest.mark.slow
 def test_kills_at_any_time_lose_and_double_nothing(make_broker: MakeBroker) -> None:
     broker = make_broker().start()
     begin(broker.bootstrap, partitions=2)

@@ -31,12 +31,12 @@ HOW_TO = [
     "connect-clients",
     "run-a-node",
     "choose-durability",
-    "use-queues",
+    pytest.param("use-queues", marks=pytest.mark.slow),
     "use-queues-with-curl",
     "hold-locks",
     "use-http",
     "use-schemas",
-    "use-grpc",
+    pytest.param("use-grpc", marks=pytest.mark.slow),
     "ask-with-sql",
 ]
 

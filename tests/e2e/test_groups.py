@@ -27,8 +27,15 @@ from tests.e2e.processes import Broker
 PARTITIONS = 6
 RECORDS_PER_PARTITION = 50
 
+# Much longer than the others, of which "uniform" shows the same.
+SLOW = {("confluent-kafka-consumer", "range")}
 CASES = [
-    pytest.param(client, strategy, id=f"{client}-{strategy}")
+    pytest.param(
+        client,
+        strategy,
+        id=f"{client}-{strategy}",
+        marks=[pytest.mark.slow] if (client, strategy) in SLOW else [],
+    )
     for client, member in MEMBERS.items()
     for strategy in member.strategies
 ]

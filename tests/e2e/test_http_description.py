@@ -66,7 +66,11 @@ def operations(broker: Broker) -> list[Any]:
 
 @pytest.mark.timeout(180 + SECONDS)
 @pytest.mark.parametrize(
-    "mode", [schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE]
+    "mode",
+    [
+        schemathesis.GenerationMode.POSITIVE,
+        pytest.param(schemathesis.GenerationMode.NEGATIVE, marks=pytest.mark.slow),
+    ],
 )
 def test_random_requests_get_described_answers(operations: list[Any], mode: Any) -> None:
     tried = 0

@@ -36,7 +36,7 @@ OF_KAFKA = {
 pytestmark = pytest.mark.xdist_group("apache-kafka")
 
 
-@pytest.fixture(scope="module", params=["penstock", "kafka"])
+@pytest.fixture(scope="module", params=["penstock", pytest.param("kafka", marks=pytest.mark.slow)])
 def bootstrap(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:

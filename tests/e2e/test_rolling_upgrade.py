@@ -133,6 +133,7 @@ def cluster(tmp_path: Path, previous: Path) -> Iterator[Cluster]:
         yield running
 
 
+@pytest.mark.slow
 def test_a_rolling_upgrade_is_seen_only_as_latency(
     cluster: Cluster, previous: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

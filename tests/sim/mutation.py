@@ -1,8 +1,13 @@
-"""A bug to inject by replacing methods, and a list of such bugs that tests must notice."""
+"""A bug to inject by replacing methods, and a list of such bugs that tests must notice.
+
+What of it, and of random runs, takes long is only part of `make slow`.
+"""
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+
+import pytest
 
 Replacement = Callable[..., Any]
 # A mutation that one of the first seeds catches need not be known.
@@ -24,6 +29,21 @@ class Mutations(list[Mutation]):
             return replacement
 
         return register
+
+
+def marked(mutations: Sequence[Mutation], slow: Collection[str]) -> list[Any]:
+    """As parameters of a test that is named after them."""
+    names = [mutation.name for mutation in mutations]
+    assert set(slow) <= set(names), f"no mutations are called {set(slow) - set(names)}"
+    return [
+        pytest.param(each, id=each.name, marks=[pytest.mark.slow] if each.name in slow else [])
+        for each in mutations
+    ]
+
+
+def first_is_fast(blocks: int) -> list[Any]:
+    """Blocks of seeds as parameters of a test."""
+    return [0, *(pytest.param(block, marks=pytest.mark.slow) for block in range(1, blocks))]
 
 
 def hunt(

@@ -54,6 +54,7 @@ def contents(kafka: str) -> list[Stored]:
     return stored(kafka, "shapes")
 
 
+@pytest.mark.slow
 def test_the_data_source_reads_and_writes(
     spark: SparkSession, kafka: str, contents: list[Stored], tmp_path: Path
 ) -> None:

@@ -67,6 +67,7 @@ def reader(
         spark.conf.unset(name) if value is None else spark.conf.set(name, value)
 
 
+@pytest.mark.slow
 def test_the_how_to_page(reader: Reader, capsys: pytest.CaptureFixture[str]) -> None:
     for block in Document(ROOT / "docs" / "how-to" / "use-spark.md").blocks("bash", "python"):
         reader.type(block.language, block.text)

@@ -216,6 +216,7 @@ def numbered(make_topic: MakeTopic, produce: Produce) -> str:
     return topic
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_batches")
 def test_an_executor_is_killed_in_the_middle_of_a_reading_and_writing_task(
     remote_spark: SparkSession,

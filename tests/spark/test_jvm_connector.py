@@ -14,6 +14,8 @@ from tests.e2e.processes import Broker
 from tests.spark import rig
 from tests.spark.rig import Output, Record, finish, rows, started
 
+pytestmark = pytest.mark.slow
+
 FORMATS = ("kafka", "penstock")
 PARTITIONS = 3
 LIMIT = 30

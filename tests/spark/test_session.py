@@ -127,6 +127,7 @@ def test_the_package_loads_what_is_used_and_nothing_else() -> None:
         _ = penstock.spark.sesion
 
 
+@pytest.mark.slow
 def test_a_program_needs_no_preparation(
     broker: Broker, make_topic: MakeTopic, produce: Produce, java_home: Path, tmp_path: Path
 ) -> None:

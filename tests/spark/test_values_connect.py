@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.spark.rig_server import SparkServer
 from tests.unit.columns.values.avro_rows import record, written
 from tests.unit.columns.values.messages import descriptor_set, message_class, sample_file
@@ -71,6 +73,7 @@ spark.stop()
 """
 
 
+@pytest.mark.slow
 def test_a_client_decodes_all_formats(spark_server: SparkServer, tmp_path: Path) -> None:
     sample = message_class(sample_file(), "sample.Sample")
     good = [

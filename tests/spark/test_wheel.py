@@ -210,12 +210,14 @@ def test_the_distribution_is_penstock_mq_and_package_and_command_are_penstock(
     }
 
 
+@pytest.mark.slow
 def test_the_fixtures_serve_the_tests_of_others(installed: Environment, tmp_path: Path) -> None:
     (tmp_path / "test_orders.py").write_text(FIXTURES.replace("HOME", repr(str(installed.home))))
     words = [str(installed.python), "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     assert "3 passed" in run(words, folder=tmp_path).stdout
 
 
+@pytest.mark.slow
 def test_the_shims_are_found_without_numba_and_pyarrow(wheel: Path, tmp_path: Path) -> None:
     bare = Environment(tmp_path / "bare", wheel, without=HEAVY)
     for name in ("numba", "pyarrow"):
@@ -224,6 +226,7 @@ def test_the_shims_are_found_without_numba_and_pyarrow(wheel: Path, tmp_path: Pa
     assert said.stdout.split() == ["penstock", "penstock_archiving", "penstock_table"]
 
 
+@pytest.mark.slow
 def test_the_demo_ends_with_a_summary(installed: Environment) -> None:
     """Without Spark: the demonstration on Spark is run in tests/spark/pipelines/test_demo.py."""
     said = installed.command("demo", "--no-spark", "--seconds", "3", "--rate", "500", "--json")

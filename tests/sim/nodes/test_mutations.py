@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from tests.sim.mutation import Mutation, hunt
+from tests.sim.mutation import Mutation, hunt, marked
 from tests.sim.nodes import (
     test_bit_rot,
     test_changes_without_answer,
@@ -25,6 +25,13 @@ from tests.unit.replication import test_exchange, test_replica
 from tests.unit.storage import test_misplaced_batches
 
 SEEDS_MAX = 150
+# Those that many seeds, or long ones, are needed for.
+SLOW = {
+    "a fetch session forgets where its consumer has come to",
+    "a node refuses by its own copy, however old it is",
+    "a reader does not hear of news",
+    "a snapshot is believed without its checksum",
+}
 # Saves two minutes. A change of the code may move them, and then a warning says so.
 KNOWN_SEEDS = {
     "a closed log has no checkpoint": 10,
@@ -102,7 +109,7 @@ DIRECTED: dict[str, Callable[[], None]] = {
 _NOTICED = (AssertionError, pytest.fail.Exception)
 
 
-@pytest.mark.parametrize("mutation", ALL, ids=lambda mutation: mutation.name)
+@pytest.mark.parametrize("mutation", marked(ALL, SLOW))
 def test_every_mutation_is_caught(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     for target, name in mutation.targets:
         monkeypatch.setattr(target, name, mutation.replacement)

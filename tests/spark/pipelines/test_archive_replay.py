@@ -148,6 +148,7 @@ def archive_between_compactions(
     raise AssertionError("compaction does not come to its end")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_compacted_topic_that_goes_on_is_archived_with_its_gaps(
     spark: SparkSession, make_broker: MakeBroker, tmp_path: Path

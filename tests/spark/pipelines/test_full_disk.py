@@ -126,6 +126,7 @@ class Flow:
         self._raised = error
 
 
+@pytest.mark.slow
 def test_a_full_disk_under_tables_of_each_format(
     spark: SparkSession, tmp_path: Path, disks: dict[LakeFormat, SmallDisk]
 ) -> None:

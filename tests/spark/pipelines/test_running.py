@@ -197,6 +197,7 @@ def test_an_unknown_topic_is_named_by_a_check_and_by_a_run(
     assert numbers_in(tmp_path / "lake" / "raw") == good_numbers(20)
 
 
+@pytest.mark.slow
 def test_sigterm_ends_the_command_after_the_batch_and_the_terminal_stays_clean(
     spark: SparkSession,
     broker: Broker,

@@ -211,6 +211,7 @@ async def test_nothing_new_is_looked_at_while_too_many_wait() -> None:
     assert await leader.acquired() == [AcquiredRange(0, 3, 1)]
 
 
+@pytest.mark.slow
 def test_two_hundred_thousand_single_delays_are_quick_and_joined_where_they_can_be() -> None:
     count = 200_000
     machine = ShareMachine(start=0)
