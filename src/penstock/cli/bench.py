@@ -111,8 +111,8 @@ def bench(
 ) -> None:
     """Put load on a cluster and report throughput and latency.
 
-    Creates a topic for the run and deletes it afterwards. With TOPIC, it sends to that topic, which
-    must exist and keeps the records.
+    Creates a topic for the run and deletes it afterwards. With TOPIC, it sends to that topic
+    instead. The topic must exist, and the records stay in it.
     """
     from penstock.client.admin import Admin
 

@@ -58,13 +58,14 @@ cluster.add_command(import_metadata)
     type=click.FloatRange(min=0.2, max=3600),
     is_flag=False,
     flag_value=2.0,
-    help="Look again every 2 seconds, or as often as given, until Ctrl-C.",
+    help="Refresh every 2 seconds, or every SECONDS, until Ctrl-C.",
 )
 @client_options
 def status(every_s: float | None, bootstrap: str, timeout_s: float, as_json: bool) -> None:
     """Show nodes, roles, leaders, and partitions without a leader or a copy.
 
-    With --watch it goes on while nodes come and go. With --json, each look is then one line.
+    With --watch, it keeps showing the current state, even while no node answers. With --watch
+    --json, each refresh is one line of JSON.
     """
 
     def look() -> dict[str, Any]:

@@ -54,9 +54,10 @@ def import_metadata(
 ) -> None:
     """Create the topics of FILE, and move groups and queues to their offsets.
 
-    What exists already stays as it is. To restore a cluster, import the topics, replay their
-    archives, and then import the groups: an offset is set only where it means the same record as
-    before. The exit code is 1 if something was left out, and the reason is printed.
+    Existing topics and their settings stay unchanged. To restore a cluster, import the topics,
+    replay their archives, and then import the groups: an offset is set only if it refers to the
+    same record as before. If something is left out, the command prints the reason, and the exit
+    code is 1.
     """
     from penstock.client import backup
     from penstock.client.admin import Admin

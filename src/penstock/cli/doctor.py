@@ -74,7 +74,7 @@ def doctor(
 
     With --bundle it collects versions, settings, metrics, and the state of the cluster, its groups
     and queues from the node that runs with these settings. Secrets and records are left out. It
-    lists the parts before it writes them, and in a terminal it asks.
+    lists the parts before it writes them, and in a terminal, it then asks for confirmation.
     """
     if logs and bundle is None:
         raise click.UsageError("--log needs --bundle")

@@ -43,7 +43,7 @@ def door_options(command: Command) -> Command:
         envvar="PENSTOCK_HTTP_ADDRESS",
         show_envvar=True,
         callback=_http,
-        help="Address of an HTTP door, instead of --bootstrap; separate several with commas.",
+        help="HTTP address of a node, instead of --bootstrap; separate several with commas.",
     )
     return bootstrap_option(http(command))
 

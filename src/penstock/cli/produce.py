@@ -52,7 +52,7 @@ ACKS = MappingProxyType({"0": 0, "1": 1, "all": -1})
     "headers",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A header for records that have none; may be repeated.",
+    help="A header for input records without any headers of their own; may be repeated.",
 )
 @click.option(
     "--partition", "-p", type=click.IntRange(0), metavar="N", help="The partition to send to."

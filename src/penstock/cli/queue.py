@@ -147,10 +147,10 @@ def redrive(
 ) -> None:
     """Bring dead letters of TOPIC back to a queue.
 
-    A record that is still in the topic is delivered again, to this queue alone. One that is gone is
-    appended to the topic again, and other queues skip it. A record that was brought back three
-    times, and failed each time, stays a dead letter. If the command is interrupted, run it again:
-    it continues where it stopped.
+    A record that is still in TOPIC is delivered again, to this queue only. A record that is no
+    longer there is appended to TOPIC again, and other queues skip it. A record that was brought
+    back three times, and failed each time, stays a dead letter. If the command is interrupted, run
+    it again: it continues where it stopped.
     """
     queues = _queues(bootstrap, timeout_s)
     left, counts = limit, dict.fromkeys(("reopened", "copied", "skipped"), 0)

@@ -79,7 +79,7 @@ def _on_queue(command: Callable[..., None]) -> Callable[..., None]:
 @_on_queue
 @click.option(
     "--max", "-n", "count_max", type=click.IntRange(1, MESSAGES_MAX), default=1, show_default=True,
-    metavar="N", help="The most messages.",
+    metavar="N", help="Lease at most N messages.",
 )  # fmt: skip
 @click.option(
     "--lease", "lease_ms", type=DURATION, metavar="DURATION",
@@ -92,7 +92,7 @@ def _on_queue(command: Callable[..., None]) -> Callable[..., None]:
 def poll(queue: _Queue, count_max: int, lease_ms: int | None, wait_s: float) -> None:
     """Lease messages of TOPIC, each with a token to ack it.
 
-    The group needs no consumers, and a new queue begins with the earliest record. A message whose
+    The group needs no consumers, and a new queue starts with the oldest record. A message whose
     lease ends without an ack is delivered again.
     """
     body: dict[str, object] = {"limit": count_max, "wait_ms": int(wait_s * 1000)}
@@ -106,7 +106,7 @@ def poll(queue: _Queue, count_max: int, lease_ms: int | None, wait_s: float) -> 
 @_on_queue
 @click.option(
     "--max", "-n", "count_max", type=click.IntRange(1, MESSAGES_MAX), default=10,
-    show_default=True, metavar="N", help="The most messages.",
+    show_default=True, metavar="N", help="Show at most N messages.",
 )  # fmt: skip
 def peek(queue: _Queue, count_max: int) -> None:
     """Show what would be delivered next, without leasing it."""
@@ -136,9 +136,9 @@ def _shown(content: object) -> str | int | None:
 @_on_queue
 @_tokens
 def ack(queue: _Queue, tokens: tuple[str, ...]) -> None:
-    """Say that messages are done with.
+    """Acknowledge messages.
 
-    A TOKEN of - stands for those in the lines of standard input.
+    With - as TOKEN, reads tokens from standard input, one per line.
     """
     _settle(queue, "ack", tokens, {})
 
@@ -153,7 +153,7 @@ def ack(queue: _Queue, tokens: tuple[str, ...]) -> None:
 def nack(queue: _Queue, tokens: tuple[str, ...], delay_ms: int | None) -> None:
     """Give messages back, to be tried again.
 
-    A TOKEN of - stands for those in the lines of standard input.
+    With - as TOKEN, reads tokens from standard input, one per line.
     """
     body = {} if delay_ms is None else {"delay_ms": delay_ms}
     _settle(queue, "nack", tokens, body)
@@ -167,9 +167,9 @@ def nack(queue: _Queue, tokens: tuple[str, ...], delay_ms: int | None) -> None:
     help="How long the leases last from now on, from 1s to 12h; the queue's setting by default.",
 )  # fmt: skip
 def extend(queue: _Queue, tokens: tuple[str, ...], lease_ms: int | None) -> None:
-    """Begin the leases of messages again.
+    """Renew the leases of messages.
 
-    A TOKEN of - stands for those in the lines of standard input.
+    With - as TOKEN, reads tokens from standard input, one per line.
     """
     body = {} if lease_ms is None else {"lease_ms": lease_ms}
     _settle(queue, "extend", tokens, body)
@@ -181,7 +181,7 @@ def extend(queue: _Queue, tokens: tuple[str, ...], lease_ms: int | None) -> None
 def reject(queue: _Queue, tokens: tuple[str, ...]) -> None:
     """Give messages up: they go to the dead-letter topic, if the queue has one.
 
-    A TOKEN of - stands for those in the lines of standard input.
+    With - as TOKEN, reads tokens from standard input, one per line.
     """
     _settle(queue, "reject", tokens, {})
 
@@ -250,7 +250,7 @@ def stats(queue: _Queue) -> None:
 def purge(queue: _Queue, yes: bool) -> None:
     """Drop all messages of TOPIC that are ready, delayed or blocked.
 
-    What is leased stays with who has it, and the records stay in the topic for other readers.
+    Leased messages stay with their workers, and the records stay in the topic for other readers.
     """
     found, topic = queue.ask("GET"), queue.topic
     waiting = found["ready"] + found["delayed"] + found["blocked"]

@@ -61,7 +61,7 @@ def schema() -> None:
 
 @schema.command("list")
 @click.option("--all", "is_all", is_flag=True, help="All versions, not only the latest.")
-@click.option("--deleted", is_flag=True, help="Those too that are deleted but kept.")
+@click.option("--deleted", is_flag=True, help="Also list what was deleted, but not for good.")
 @registry_options
 def list_schemas(
     is_all: bool, deleted: bool, registry: str, timeout_s: float, as_json: bool
@@ -100,7 +100,11 @@ def show(subject: str, number: str, registry: str, timeout_s: float, as_json: bo
 @click.argument("subject")
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
 @schema_options
-@click.option("--normalize", is_flag=True, help="Ignore how the schema is written.")
+@click.option(
+    "--normalize",
+    is_flag=True,
+    help="Normalize the schema first, so that differences in formatting do not count.",
+)
 @registry_options
 def register(
     subject: str,
@@ -157,7 +161,9 @@ def check(
 @schema.command()
 @click.argument("subject")
 @click.option("--version", "number", help="Only this version.")
-@click.option("--permanent", is_flag=True, help="For good, after it was deleted without this.")
+@click.option(
+    "--permanent", is_flag=True, help="Delete for good what was already deleted without this flag."
+)
 @registry_options
 def delete(
     subject: str,

@@ -64,8 +64,8 @@ def demo(
     pause, and starts the node again. To get the pipeline: `penstock pipeline init --example iot`.
 
     The demo ends with a summary. If Spark is slow to start, that takes longer than --seconds. It
-    fails if a reading is lost, doubled or out of order, or if the tables or alerts of Spark are not
-    what plain Python computes. The time from sensor to controller counts once Spark is warm.
+    fails if a reading is lost, duplicated or out of order, or if the tables or alerts of Spark are
+    not what plain Python computes. The time from sensor to controller counts once Spark is warm.
     """
     from penstock.cli.demo.report import report
     from penstock.cli.demo.run import Wishes, run_demo
