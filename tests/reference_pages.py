@@ -132,6 +132,10 @@ So:
 - What changes something needs a content type that a form can't send. `text/plain` is one that it
   can, so it is taken only with the header `Penstock-Text` (any value), which a page can't add
   without being asked first.
+- Where the browser says that a page of another origin asks (`Sec-Fetch-Site`), the page may only
+  link to what shows something. Everything else is refused (403), and so is the stream of a queue's
+  events, which leases messages. Browsers say this to addresses of their own machine and over TLS,
+  but not over plain HTTP to other machines.
 
 There is no authentication yet. Keep the listener on loopback, which is the default, or in a
 network that you trust.

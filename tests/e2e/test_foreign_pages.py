@@ -1,6 +1,6 @@
 """Proves with a real browser that a page of another origin reads nothing from a node and changes
-nothing: by fetch with and without CORS, by forms, scripts, beacons and server-sent events, and by a
-name that first belongs to the page and then to the node (DNS rebinding)."""
+nothing: by fetch with and without CORS, by forms, frames, scripts, beacons and server-sent events,
+and by a name that first belongs to the page and then to the node (DNS rebinding)."""
 
 import json
 import queue
@@ -72,7 +72,7 @@ class PageServer:
         if path == "/report":
             self.reports.put(json.loads(content))
             return "text/plain", b""
-        if method in WRITES:
+        if method in WRITES or path.startswith("/v1/queues/"):
             self.written.append(path)
         if "/events" in path:
             return "text/event-stream", f"data: {SECRET}\n\n".encode()
@@ -140,6 +140,8 @@ def check_untouched(http: str, topic: str) -> None:
         records = client.get(f"/v1/topics/{topic}/records").json()["records"]
         assert [record["value"] for record in records] == [SECRET]
         assert client.get("/v1/locks/page").status_code == 404
+        # A queue is there as soon as somebody has polled it.
+        assert client.get(f"/v1/queues/{topic}/page").status_code == 404
 
 
 def page_url(host: str, pages: PageServer, **asked: str) -> str:
@@ -154,11 +156,12 @@ def test_the_page_reads_and_writes_where_nobody_refuses_it(
     open_door = f"http://127.0.0.1:{pages.port}"
     with visiting(page_url(EVIL, pages, door=open_door, topic="t"), tmp_path / "profile"):
         found = pages.report()
-    unreadable = ("get_no_cors", "post_no_cors", "post_form_type", "beacon", "form")
+    unreadable = ("get_no_cors", "post_no_cors", "post_form_type", "beacon", "form", "frame")
     for name, text in found.items():
         assert bool(text) is (name not in unreadable), (name, text)
     assert pages.written.count("/v1/topics/t/records") == 6
-    assert {"/v1/topics/t", "/v1/groups/g/offsets", "/v1/locks/page/acquire"} <= set(pages.written)
+    others = {"/v1/topics/t", "/v1/groups/g/offsets", "/v1/locks/page/acquire"}
+    assert {*others, "/v1/queues/t/page/events"} <= set(pages.written)
 
 
 @pytest.mark.parametrize("host", [EVIL, "localhost"])

@@ -106,6 +106,7 @@ class App:
             self._guards.check_source(request)
             route, request.parameters, query_names = self._router.find(request.method, raw_path)
             path, show = route.path, route.show_problem
+            self._guards.check_site(request, route)
             if query_names is not None:
                 request.check_query(query_names)
             self._guards.check_body_type(request, route)

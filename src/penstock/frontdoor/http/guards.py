@@ -7,6 +7,8 @@ can't read the answers, but a request alone may write. So:
 - The `Host` must be an address, localhost, or a name from the settings. A page whose name resolves
   to this machine (DNS rebinding) is of the same origin, but it can't hide its name.
 - No answer allows other origins (CORS), so browsers ask first before they send what a form can't.
+- Browsers say where a request comes from (`Sec-Fetch-Site`). From elsewhere a page may link to what
+  only shows something, and to nothing else.
 - What changes something needs a content type that a form can't send. `text/plain` is one that it
   can: so it is taken only with the header `Penstock-Text`, which a page can't add without asking.
 """
@@ -22,7 +24,6 @@ from penstock.frontdoor.http.routes import Route
 TEXT_HEADER = "penstock-text"
 _IPV4 = re.compile(r"\d{1,3}(\.\d{1,3}){3}", re.ASCII)
 _HOST = re.compile(r"(\[[0-9a-fA-F:.%]+\]|[^:\[\]/@]+)(?::\d{1,5})?", re.ASCII)
-_READING = ("GET", "HEAD")
 
 
 class Guards:
@@ -44,20 +45,25 @@ class Guards:
         if origin is not None and urlsplit_host(origin) != host.lower():
             detail = f"Pages of {origin[:200]!r} may not use this node."
             raise Problem(403, detail, reason="foreign_origin")
-        site = request.headers.get("sec-fetch-site")
-        if site in ("cross-site", "same-site") and request.headers.get("sec-fetch-mode") != (
-            "navigate"
-        ):
-            raise Problem(403, "Pages of other origins may not use this node.", reason="foreign")
 
     def _is_known(self, name: str) -> bool:
         is_address = name.startswith("[") or _IPV4.fullmatch(name) is not None
         return is_address or name in self._names or name.endswith(".localhost")
 
     @staticmethod
+    def check_site(request: Request, route: Route) -> None:
+        """Raises Problem for what a page of another origin asks for, unless it is a link to
+        something that only shows."""
+        if request.headers.get("sec-fetch-site") not in ("cross-site", "same-site"):
+            return
+        is_link = request.headers.get("sec-fetch-mode") == "navigate"
+        if not is_link or route.is_change:
+            raise Problem(403, "Pages of other origins may not use this node.", reason="foreign")
+
+    @staticmethod
     def check_body_type(request: Request, route: Route) -> None:
         """Raises Problem for a change whose body is of a type that the route does not take."""
-        if request.method in _READING or not route.bodies:
+        if not route.is_change or not route.bodies:
             return
         given = request.content_type
         if given not in route.bodies and not _is_binary_event(request, route):

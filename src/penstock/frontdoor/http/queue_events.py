@@ -204,5 +204,7 @@ ROUTES = (
         answers={200: PolledMessages},
         answer_types=(EVENTS_TYPE,),
         problems=(404, 503),
+        # It leases messages.
+        has_effects=True,
     ),
 )

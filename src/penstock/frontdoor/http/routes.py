@@ -46,6 +46,12 @@ class Route:
     show_problem: Callable[[Problem], Answer] = problem_answer
     # Whether parameters that are not listed are ignored, as that API's own servers do.
     ignores_parameters: bool = False
+    # A GET that does more than show something.
+    has_effects: bool = False
+
+    @property
+    def is_change(self) -> bool:
+        return self.has_effects or self.method != "GET"
 
     @property
     def names(self) -> tuple[str, ...]:

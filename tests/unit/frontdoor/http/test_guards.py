@@ -1,7 +1,11 @@
 """Proves that web pages of others reach nothing, and that wrong requests are refused precisely."""
 
+import asyncio
+from uuid import UUID
+
 import pytest
 
+from penstock.broker.doors.queue_calls import Polled
 from tests.unit.frontdoor.http.client import JSON, Client, Response
 
 RECORD = '{"records": [{"value": 1}]}'
@@ -67,6 +71,33 @@ async def test_a_picture_in_a_foreign_page_reads_nothing() -> None:
     client = client_with()
     headers = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}
     assert (await client.ask("GET", "/v1/topics", headers=headers)).status == 403
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+async def test_a_foreign_page_may_link_to_what_only_shows(site: str) -> None:
+    client = client_with()
+    link = {"sec-fetch-site": site, "sec-fetch-mode": "navigate"}
+    assert (await client.ask("GET", "/v1/topics/t/records", headers=link)).status == 200
+    answer = await asked(client, **{"sec-fetch-site": site, "sec-fetch-mode": "navigate"})
+    assert (answer.status, answer.json()["reason"]) == (403, "foreign")
+    assert not client.fake.records("t")
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "same-origin", "none"])
+@pytest.mark.parametrize("mode", ["navigate", "no-cors", "cors"])
+async def test_a_stream_that_leases_is_not_even_linked_to(site: str, mode: str) -> None:
+    client = client_with()
+    client.fake.answers["PollQueue"] = lambda _: Polled(topic_id=UUID(int=0), lease_ms=1, parts=[])
+    headers = {"sec-fetch-site": site, "sec-fetch-mode": mode}
+    stream = client.open("GET", "/v1/queues/t/g/events", headers=headers)
+    if site in ("same-origin", "none"):
+        await stream.until(b": following")
+        await stream.leave()
+        assert stream.response.status == 200
+        return
+    await asyncio.wait_for(stream.task, 30)
+    assert (stream.response.status, stream.response.json()["reason"]) == (403, "foreign")
+    assert not client.fake.asked
 
 
 @pytest.mark.parametrize(
