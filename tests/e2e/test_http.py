@@ -244,7 +244,7 @@ def test_a_stop_does_not_wait_for_streams(make_broker: MakeBroker) -> None:
         write(client, "t", 1)
         with client.stream("GET", "/v1/topics/t/events") as stream:
             lines = stream.iter_lines()
-            next(lines)
+            assert [next(lines), next(lines)] == [": following", "id: 0:1"]
             started = time.monotonic()
             assert broker.terminate() == 0
             assert time.monotonic() - started < 30

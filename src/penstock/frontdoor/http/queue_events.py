@@ -14,8 +14,9 @@ import msgspec
 
 from penstock.broker.doors.queue_calls import LEASE_MS_MAX, LEASE_MS_MIN
 from penstock.frontdoor.http.context import Context
-from penstock.frontdoor.http.events import BEAT, CHUNK_BYTES_MAX, EVENTS_TYPE, error_event
+from penstock.frontdoor.http.events import CHUNK_BYTES_MAX, EVENTS_TYPE, error_event
 from penstock.frontdoor.http.limits import STREAM_BEAT_S, STREAM_MESSAGES, STREAM_MESSAGES_MAX
+from penstock.frontdoor.http.problems import Problem
 from penstock.frontdoor.http.queue_messages import PolledMessages
 from penstock.frontdoor.http.queues import leased, queue_of
 from penstock.frontdoor.http.read import ENCODING, ENCODINGS
@@ -29,6 +30,7 @@ WAIT_S: Final = 50.0
 # A poll that has nothing so soon was not allowed to wait: the next one comes later.
 HURRY_S: Final = 0.5
 PAUSE_S: Final = 1.0
+_BEAT: Final = b": beat\n\n"
 _ENCODER: Final = msgspec.json.Encoder()
 
 
@@ -56,14 +58,14 @@ async def _stream(
             polled = await following.next(gone)
             if polled is None:
                 if not gone.done() and not context.stopping.done():
-                    yield BEAT
+                    yield _BEAT
                 continue
             if polled.messages:
                 events = _events(polled, encoding)
                 following.sent(polled)
                 yield events
     except Refused as refused:
-        yield error_event(refused)
+        yield error_event(Problem.of(refused))
     finally:
         gone.cancel()
         following.close()

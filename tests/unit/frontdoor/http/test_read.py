@@ -132,6 +132,71 @@ async def test_a_stream_shows_what_comes_and_resumes_behind_its_last_event() -> 
     await resumed.leave()
 
 
+async def test_a_reader_that_got_no_event_resumes_without_a_gap(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client = await filled({"value": "old"})
+    stream = client.open("GET", "/v1/topics/t/events")
+    await stream.until(b": following\nid: 0:1\n\n")
+    await stream.leave()
+    await client.post({"records": [{"value": "missed"}]})
+    resumed = client.open("GET", "/v1/topics/t/events", headers={"last-event-id": "0:1"})
+    await resumed.until(b'"value":"missed"')
+    await resumed.leave()
+    monkeypatch.setattr("penstock.frontdoor.http.events.STREAM_BEAT_S", 0.0)
+    idle = client.open("GET", "/v1/topics/t/events")
+    await idle.until(b": beat\nid: 0:2\n\n")
+    await idle.leave()
+
+
+async def test_partitions_that_are_new_are_shown_from_their_first_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("penstock.frontdoor.http.events.STREAM_BEAT_S", 0.0)
+    client = await filled({"value": "old"})
+    running = client.open("GET", "/v1/topics/t/events")
+    only = client.open("GET", "/v1/topics/t/events?partition=0")
+    await running.until(b": following")
+    client.fake.topic("t", partitions=2)
+    client.context.topics.forget("t")
+    await client.post({"records": [{"value": "new", "partition": 1}]})
+    await running.until(b"id: 0:1,1:1\nevent: record\n")
+    assert b'"value":"new"' in running.response.body
+    resumed = client.open("GET", "/v1/topics/t/events", headers={"last-event-id": "0:1"})
+    await resumed.until(b"id: 0:1,1:1\nevent: record\n")
+    await client.post({"records": [{"value": "last", "partition": 0}]})
+    await only.until(b'"value":"last"')
+    assert b'"value":"new"' not in only.response.body
+    for stream in (running, resumed, only):
+        await stream.leave()
+
+
+async def test_a_topic_that_outgrows_a_stream_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.frontdoor.http.events.STREAM_BEAT_S", 0.0)
+    monkeypatch.setattr("penstock.frontdoor.http.events.STREAM_PARTITIONS_MAX", 1)
+    client = await filled()
+    stream = client.open("GET", "/v1/topics/t/events")
+    await stream.until(b": following")
+    client.fake.topic("t", partitions=2)
+    client.context.topics.forget("t")
+    await asyncio.wait_for(stream.task, 30)
+    assert b"event: error" in stream.response.body
+    assert b"say which" in stream.response.body
+    assert client.context.streams == 0
+
+
+async def test_a_reader_whose_records_were_trimmed_goes_on_at_the_first_one() -> None:
+    client = await filled(*({"value": each} for each in range(3)))
+    await client.post({"records": [{"value": "kept"}]})
+    client.fake.starts[client.fake.topics["t"].topic_id, 0] = 3
+    stream = client.open("GET", "/v1/topics/t/events", headers={"last-event-id": "0:1"})
+    await stream.until(b'"value":"kept"')
+    trimmed = b'id: 0:3\nevent: trimmed\ndata: {"partition":0,"offset":1,"next_offset":3}\n\n'
+    assert trimmed in stream.response.body
+    assert b"event: error" not in stream.response.body
+    await stream.leave()
+
+
 async def test_a_thousand_idle_readers_ask_once() -> None:
     client = await filled()
     streams = [client.open("GET", "/v1/topics/t/events") for _ in range(1000)]
@@ -167,9 +232,13 @@ async def test_a_stream_that_can_not_go_on_says_why() -> None:
     assert b"event: error" in stream.response.body
     assert b"offset_out_of_range" in stream.response.body
     assert client.context.streams == 0
-    for bad in ("x", "0:", "0:1,", "0:-1", "1" * 60):
+    for bad in ("x", "0:", "0:1,", "0:-1", "1" * 60, f"0:{2**63}"):
         headers = {"last-event-id": bad}
         assert (await client.ask("GET", "/v1/topics/t/events", headers=headers)).status == 400
+    assert (
+        "9,223,372,036,854,775,807 is the last"
+        in (await client.ask("GET", "/v1/topics/t/events", headers=headers)).json()["detail"]
+    )
 
 
 async def test_the_head_of_a_stream_is_answered_at_once() -> None:

@@ -18,6 +18,8 @@ class FakeBroker:
         self.topics: dict[str, calls.TopicInfo] = {}
         # Whole batches, with their offsets, by topic and partition.
         self.logs: dict[tuple[UUID, int], list[bytes]] = {}
+        # Where logs begin that were trimmed.
+        self.starts: dict[tuple[UUID, int], int] = {}
         self.asked: list[calls.Call[Any]] = []
         # What happens to the next publishes: None lets one pass.
         self.refusals: list[Refused | None] = []
@@ -95,7 +97,8 @@ class FakeBroker:
 
     async def _read(self, call: calls.Read) -> calls.Batches:
         end = self._end(call.topic_id, call.partition)
-        if call.offset > end:
+        start = self.starts.get((call.topic_id, call.partition), 0)
+        if not start <= call.offset <= end:
             raise Refused(Reason.OFFSET_OUT_OF_RANGE, "outside")
         while call.wait_s and call.offset >= self._end(call.topic_id, call.partition):
             self.changed.clear()
@@ -104,13 +107,14 @@ class FakeBroker:
         found = [batch for batch in log if parse_header(batch).next_offset > call.offset]
         return calls.Batches(
             batches=b"".join(found),
-            log_start_offset=0,
+            log_start_offset=start,
             high_watermark=self._end(call.topic_id, call.partition),
         )
 
     def _find(self, call: calls.FindOffset) -> calls.FoundOffset:
         if call.timestamp_ms == -2:
-            return calls.FoundOffset(offset=0, timestamp_ms=-1)
+            start = self.starts.get((call.topic_id, call.partition), 0)
+            return calls.FoundOffset(offset=start, timestamp_ms=-1)
         if call.timestamp_ms >= 0:
             log = self.logs.get((call.topic_id, call.partition), [])
             for record in (record for batch in log for record in decode_records(batch)):
