@@ -13,7 +13,7 @@ from penstock.broker.doors.calls import Call
 from penstock.broker.doors.desk import Desk
 from penstock.broker.doors.table import make_desk
 from penstock.frontdoor.remote.broker import Broker
-from penstock.frontdoor.remote.queueing import Message, Queueing
+from penstock.frontdoor.remote.queueing import Message, Queueing, TokenOutcome
 from penstock.groups.classic_member import MemberProtocol
 from penstock.groups.commands import CommitOffsets, ConsumerHeartbeat, Join, OffsetToCommit
 from penstock.model.errors import Reason, Refused
@@ -168,8 +168,12 @@ async def test_leases_have_the_time_that_the_poll_asks_for(tmp_path: Path) -> No
         assert await rig.outcomes("extend", token, lease_ms=7_200_000) == ["ok"]
         (lease,) = rig.machine().leases()
         assert (lease.lease_ms, lease.attempts) == (7_200_000, 1)
+        (again,) = await rig.queueing.extend(TOPIC, G, [token])
+        (lease,) = rig.machine().leases()
+        setting_ms = rig.node.queues.lock_duration_ms(GroupId(G))
+        assert again.lease_ms == lease.lease_ms == setting_ms
         assert await rig.outcomes("reject", token) == ["ok"]
-        assert await rig.outcomes("extend", token) == ["done"]
+        assert await rig.queueing.extend(TOPIC, G, [token]) == [TokenOutcome(token, "done")]
         for wrong in (999, 12 * 3_600_000 + 1):
             with pytest.raises(Refused, match="lease_ms"):
                 await rig.poll(lease_ms=wrong)

@@ -85,6 +85,8 @@ class ClaimOutcomes(Answer):
     queues/settling.py), or "unavailable" where no leader could be asked in time."""
 
     outcomes: list[str]
+    # How long leases last that have begun again; a leader does not say it.
+    lease_ms: int = 0
 
 
 class SettleLeases(Call[ClaimOutcomes]):

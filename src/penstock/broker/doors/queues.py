@@ -118,8 +118,7 @@ async def _ask_leaders(
 
 async def poll_queue(desk: Desk, call: queue_calls.PollQueue) -> queue_calls.Polled:
     topic = _topic(desk, call.topic, call.group)
-    lease_ms = call.lease_ms or desk.services.queues.lock_duration_ms(GroupId(call.group))
-    _check_between("lease_ms", lease_ms, queue_calls.LEASE_MS_MIN, queue_calls.LEASE_MS_MAX)
+    lease_ms = _lease_ms(desk, call)
     _check_between("records_max", call.records_max, 1, queue_calls.POLL_RECORDS_MAX)
     _check_between("bytes_max", call.bytes_max, 1, queue_calls.POLL_BYTES_MAX)
     _check_between("wait_s", call.wait_s, 0, queue_calls.POLL_WAIT_S_MAX)
@@ -146,6 +145,13 @@ async def call_off_poll(desk: Desk, call: queue_calls.CallOffPoll) -> calls.Done
     if polling is not None:
         polling.cancel()
     return calls.Done()
+
+
+def _lease_ms(desk: Desk, call: queue_calls.PollQueue | queue_calls.SettleLeases) -> int:
+    """What the call says, or the group's setting."""
+    lease_ms = call.lease_ms or desk.services.queues.lock_duration_ms(GroupId(call.group))
+    _check_between("lease_ms", lease_ms, queue_calls.LEASE_MS_MIN, queue_calls.LEASE_MS_MAX)
+    return lease_ms
 
 
 def _check_between(name: str, value: float, low: float, high: float) -> None:
@@ -290,9 +296,8 @@ class _Poll:
 async def settle_leases(desk: Desk, call: queue_calls.SettleLeases) -> queue_calls.ClaimOutcomes:
     topic = _topic(desk, call.topic, call.group)
     verb = _verb(call.verb)
-    if call.lease_ms:
-        low, high = queue_calls.LEASE_MS_MIN, queue_calls.LEASE_MS_MAX
-        _check_between("lease_ms", call.lease_ms, low, high)
+    if verb is Verb.EXTEND:
+        call.lease_ms = _lease_ms(desk, call)
     if call.delay_ms is not None:
         _check_between("delay_ms", call.delay_ms, 0, queue_calls.NACK_DELAY_MS_MAX)
     _check_between("number of tokens", len(call.claims), 0, queue_calls.CLAIMS_PER_CALL_MAX)
@@ -301,7 +306,9 @@ async def settle_leases(desk: Desk, call: queue_calls.SettleLeases) -> queue_cal
         if not 0 <= claim.partition < topic.partitions or call.topic_id != topic.topic_id:
             outcomes[index] = str(Outcome.UNKNOWN)
     await _settle(desk, topic, call, verb, outcomes)
-    return queue_calls.ClaimOutcomes(outcomes=[each or UNAVAILABLE for each in outcomes])
+    return queue_calls.ClaimOutcomes(
+        outcomes=[each or UNAVAILABLE for each in outcomes], lease_ms=call.lease_ms
+    )
 
 
 def _verb(text: str) -> Verb:

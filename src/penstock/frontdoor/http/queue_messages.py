@@ -80,11 +80,13 @@ class ExtendTokens(Struct, forbid_unknown_fields=True):
 
 
 class TokenResult(Struct, omit_defaults=True):
-    """What came of a token. Everything but "ok" has changed nothing; `detail` says more."""
+    """What came of a token. Everything but "ok" has changed nothing; `detail` says more. A lease
+    that begins again lasts `lease_ms`."""
 
     token: str
     outcome: Literal["ok", "expired", "done", "unknown", "forbidden", "unavailable", "malformed"]
     detail: str = ""
+    lease_ms: int = 0
 
 
 class TokenResults(Struct):

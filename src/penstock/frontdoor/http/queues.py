@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.broker.doors.queue_calls import LEASE_MS_MAX
 from penstock.frontdoor.http import queue_messages as shapes
 from penstock.frontdoor.http.context import Context, unless_gone
 from penstock.frontdoor.http.limits import QUEUE_MESSAGES_MAX
@@ -81,7 +80,7 @@ async def extend(context: Context, request: Request) -> Answer:
     async def settle(topic: str, group: str, tokens: Sequence[str]) -> list[TokenOutcome]:
         return await context.queueing.extend(topic, group, tokens, wanted.lease_ms or 0)
 
-    return await _settled(context, request, wanted.tokens, settle, wanted.lease_ms or LEASE_MS_MAX)
+    return await _settled(context, request, wanted.tokens, settle)
 
 
 async def reject(context: Context, request: Request) -> Answer:
@@ -94,16 +93,19 @@ async def _settled(
     request: Request,
     tokens: Sequence[str],
     settle: Callable[[str, str, Sequence[str]], Awaitable[list[TokenOutcome]]],
-    lease_ms: int | None = None,
 ) -> Answer:
-    """`lease_ms` is of leases that begin again."""
     outcomes = await settle(*queue_of(request), tokens)
     for each in outcomes:
         follower = context.followed.get(each.token)
-        if follower is not None and each.outcome != "unavailable":
-            follower(each.token, lease_ms if each.is_ok else None)
+        if follower is not None and (each.ends_lease or each.lease_ms):
+            follower(each.token, each.lease_ms or None)
     results = [
-        shapes.TokenResult(each.token, each.outcome, "" if each.is_ok else each.detail)  # type: ignore[arg-type]
+        shapes.TokenResult(
+            each.token,
+            each.outcome,  # type: ignore[arg-type]
+            "" if each.is_ok else each.detail,
+            each.lease_ms,
+        )
         for each in outcomes
     ]
     good = sum(each.is_ok for each in outcomes)
@@ -116,7 +118,7 @@ async def _settled(
         _STATUSES.get(first.outcome, _CONFLICT),
         first.detail,
         reason=f"lease_{first.outcome}",
-        results=[msgspec.structs.asdict(each) for each in results],
+        results=[msgspec.to_builtins(each) for each in results],
     )
 
 
@@ -238,7 +240,13 @@ ROUTES = (
         "Give messages back, to be tried again now or later.",
         "A message that was tried too often is given up.",
     ),
-    _of_tokens("extend", extend, shapes.ExtendTokens, "Begin leases again."),
+    _of_tokens(
+        "extend",
+        extend,
+        shapes.ExtendTokens,
+        "Begin leases again.",
+        "The result says how long such a lease lasts, as `lease_ms`.",
+    ),
     _of_tokens(
         "reject",
         reject,

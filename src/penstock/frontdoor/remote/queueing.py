@@ -46,6 +46,8 @@ logger = logging.getLogger(__name__)
 OK: Final = "ok"
 # A text that is not a token at all.
 MALFORMED: Final = "malformed"
+# Nobody has a lease by the token any more.
+_ENDS: Final = frozenset({OK, "expired", "done"})
 # What each outcome of a token means, in a sentence.
 OUTCOMES: Final = {
     OK: "It is done.",
@@ -81,10 +83,16 @@ class TokenOutcome(NamedTuple):
     token: str
     # A key of OUTCOMES.
     outcome: str
+    # How long the lease lasts that has begun again; 0 if none has.
+    lease_ms: int = 0
 
     @property
     def is_ok(self) -> bool:
         return self.outcome == OK
+
+    @property
+    def ends_lease(self) -> bool:
+        return self.outcome in _ENDS and not self.lease_ms
 
     @property
     def detail(self) -> str:
@@ -215,7 +223,7 @@ class Queueing:
         for index, token in enumerate(tokens):
             if token is not None:
                 by_topic.setdefault(token.topic_id, []).append(index)
-        outcomes = [MALFORMED] * len(texts)
+        outcomes = [TokenOutcome(text, MALFORMED) for text in texts]
         for topic_id, indexes in by_topic.items():
             for begin in range(0, len(indexes), CLAIMS_PER_CALL_MAX):
                 some = indexes[begin : begin + CLAIMS_PER_CALL_MAX]
@@ -228,10 +236,12 @@ class Queueing:
                     delay_ms=delay_ms,
                     topic_id=topic_id,
                 )
-                found = (await self._broker.ask(call)).outcomes
-                for index, outcome in zip(some, found, strict=True):
-                    outcomes[index] = outcome
-        return [TokenOutcome(*each) for each in zip(texts, outcomes, strict=True)]
+                found = await self._broker.ask(call)
+                for index, outcome in zip(some, found.outcomes, strict=True):
+                    is_extended = verb == "extend" and outcome == OK
+                    lease_ms = found.lease_ms if is_extended else 0
+                    outcomes[index] = TokenOutcome(texts[index], outcome, lease_ms)
+        return outcomes
 
     # Looking
 

@@ -1,7 +1,7 @@
 """A broker behind the channel that keeps its topics in memory, and fails when a test says so."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -29,7 +29,7 @@ class FakeBroker:
         self.gate.set()
         self.changed = asyncio.Event()
         # For any other call, by its name.
-        self.answers: dict[str, Callable[[Any], calls.Answer]] = {}
+        self.answers: dict[str, Callable[[Any], calls.Answer | Awaitable[calls.Answer]]] = {}
 
     def topic(self, name: str, partitions: int = 1, message_bytes_max: int = 1 << 20) -> None:
         self.topics[name] = calls.TopicInfo(
@@ -65,7 +65,8 @@ class FakeBroker:
             return await self._read(call)
         if isinstance(call, calls.FindOffset):
             return self._find(call)
-        return self.answers[type(call).__name__](call)
+        answer = self.answers[type(call).__name__](call)
+        return await answer if isinstance(answer, Awaitable) else answer
 
     async def _publish(self, call: calls.Publish) -> calls.Published:
         await self.gate.wait()
