@@ -301,14 +301,16 @@ class TokenOutcomes(_message.Message):
     def __init__(self, outcomes: _Optional[_Iterable[_Union[TokenOutcome, _Mapping]]] = ...) -> None: ...
 
 class TokenOutcome(_message.Message):
-    __slots__ = ("token", "outcome", "detail")
+    __slots__ = ("token", "outcome", "detail", "lease_ms")
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]
+    LEASE_MS_FIELD_NUMBER: _ClassVar[int]
     token: str
     outcome: str
     detail: str
-    def __init__(self, token: _Optional[str] = ..., outcome: _Optional[str] = ..., detail: _Optional[str] = ...) -> None: ...
+    lease_ms: int
+    def __init__(self, token: _Optional[str] = ..., outcome: _Optional[str] = ..., detail: _Optional[str] = ..., lease_ms: _Optional[int] = ...) -> None: ...
 
 class QueueSubscribeRequest(_message.Message):
     __slots__ = ("start", "credit", "ack", "nack", "extend", "reject")

@@ -87,7 +87,8 @@ class _Subscription:
     # Settling
 
     def _start(self, request: messages.QueueSubscribeRequest) -> None:
-        task = self._loop.create_task(self._settle(self._asked(request)))
+        asked, ended = self._asked(request)
+        task = self._loop.create_task(self._settle(asked, ended))
         self._settling.add(task)
         task.add_done_callback(self._settled)
 
@@ -101,33 +102,41 @@ class _Subscription:
         """Raises what went wrong with tokens as a whole, if something does."""
         raise await self._failures.get()
 
-    def _asked(self, request: messages.QueueSubscribeRequest) -> Awaitable[Sequence[TokenOutcome]]:
+    def _asked(
+        self, request: messages.QueueSubscribeRequest
+    ) -> tuple[Awaitable[Sequence[TokenOutcome]], Sequence[str]]:
+        """What is asked of the queue, and whose leases it is to end."""
+        queue = self._topic, self._group
         kind = request.WhichOneof("request")
         if kind == "ack":
-            return self._queueing.ack(self._topic, self._group, self._end(request.ack.tokens))
+            tokens = request.ack.tokens
+            return self._queueing.ack(*queue, tokens), tokens
         if kind == "nack":
+            tokens = request.nack.tokens
             delay_ms = request.nack.delay_ms if request.nack.HasField("delay_ms") else None
-            tokens = self._end(request.nack.tokens)
-            return self._queueing.nack(self._topic, self._group, tokens, delay_ms)
+            return self._queueing.nack(*queue, tokens, delay_ms), tokens
         if kind == "extend":
-            tokens = list(request.extend.tokens)
-            lease_ms = request.extend.lease_ms
-            for token in tokens:
-                if token in self._unsettled:
-                    self._unsettled[token] = self._loop.time() + lease_ms / 1000
-            return self._queueing.extend(self._topic, self._group, tokens, lease_ms)
+            extend = request.extend
+            return self._queueing.extend(*queue, extend.tokens, extend.lease_ms), ()
         if kind == "reject":
-            return self._queueing.reject(self._topic, self._group, self._end(request.reject.tokens))
+            tokens = request.reject.tokens
+            return self._queueing.reject(*queue, tokens), tokens
         raise invalid("request", "After the first message come credits and tokens.")
 
-    def _end(self, tokens: Sequence[str]) -> Sequence[str]:
-        for token in tokens:
-            self._unsettled.pop(token, None)
-        return tokens
-
-    async def _settle(self, asked: Awaitable[Sequence[TokenOutcome]]) -> None:
-        outcomes = to_outcomes(await asked)
-        await self._send(messages.QueueSubscribeReply(settled=outcomes))
+    async def _settle(self, asked: Awaitable[Sequence[TokenOutcome]], ended: Sequence[str]) -> None:
+        """Meanwhile the messages take no room; those that are not settled then take it again."""
+        held = {each: self._unsettled.pop(each) for each in ended if each in self._unsettled}
+        try:
+            outcomes = await asked
+            for each in outcomes:
+                if each.ends_lease:
+                    held.pop(each.token, None)
+                    self._unsettled.pop(each.token, None)
+                elif each.lease_ms and each.token in self._unsettled:
+                    self._unsettled[each.token] = self._loop.time() + each.lease_ms / 1000
+        finally:
+            self._unsettled.update(held)
+        await self._send(messages.QueueSubscribeReply(settled=to_outcomes(outcomes)))
 
     # Pushing
 

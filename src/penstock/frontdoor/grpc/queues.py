@@ -65,7 +65,12 @@ async def reject(
 def to_outcomes(outcomes: Sequence[TokenOutcome]) -> messages.TokenOutcomes:
     return messages.TokenOutcomes(
         outcomes=[
-            messages.TokenOutcome(token=each.token, outcome=each.outcome, detail=each.detail)
+            messages.TokenOutcome(
+                token=each.token,
+                outcome=each.outcome,
+                detail=each.detail,
+                lease_ms=each.lease_ms,
+            )
             for each in outcomes
         ]
     )

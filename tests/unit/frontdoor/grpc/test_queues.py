@@ -1,0 +1,74 @@
+"""Proves what becomes of leases when a worker settles them, goes away, or is not answered."""
+
+import asyncio
+
+import pytest
+
+from penstock.frontdoor.grpc import messages
+from penstock.frontdoor.grpc.queue_subscription import subscribe
+from penstock.frontdoor.grpc.statuses import Failure
+from tests.unit.frontdoor.grpc.test_streams import Talk, make_context
+from tests.unit.frontdoor.remote.fake_broker import FakeBroker
+from tests.unit.frontdoor.remote.fake_queue import FakeQueue
+
+Said = messages.QueueSubscribeRequest
+
+
+class Rig:
+    def __init__(self) -> None:
+        fake = FakeBroker()
+        self.queue = FakeQueue(fake)
+        self.context = make_context(fake)
+        self.talk = Talk()
+
+    def start(self, credit: int) -> "asyncio.Task[None]":
+        start = messages.StartQueueSubscription(topic="t", group="g", credit=credit)
+        self.talk.say(Said(start=start))
+        return asyncio.create_task(subscribe(self.context, self.talk))
+
+    async def pushed(self) -> list[str]:
+        return [each.token for each in (await self.talk.heard.get()).messages.messages]
+
+    async def settled(self) -> list[tuple[str, int]]:
+        found = (await self.talk.heard.get()).settled.outcomes
+        return [(each.outcome, each.lease_ms) for each in found]
+
+    async def end(self, running: "asyncio.Task[None]") -> list[tuple[str, list[int]]]:
+        """What is said of leases after the client has said all."""
+        before = len(self.queue.settled)
+        self.talk.say(None)
+        await running
+        await self.context.drain()
+        return self.queue.settled[before:]
+
+
+@pytest.mark.parametrize("outcome", ["unknown", "forbidden", "unavailable"])
+async def test_what_was_not_settled_is_given_back_at_the_end(outcome: str) -> None:
+    rig = Rig()
+    await rig.queue.send(b"a", b"b")
+    running = rig.start(credit=2)
+    first, second = await rig.pushed()
+    rig.talk.say(Said(ack=messages.Tokens(tokens=[first])))
+    assert await rig.settled() == [("ok", 0)]
+    rig.queue.outcome = outcome
+    rig.talk.say(Said(reject=messages.Tokens(tokens=[second])))
+    assert await rig.settled() == [(outcome, 0)]
+    assert await rig.end(running) == [("nack", [1])]
+
+
+async def test_a_lease_that_begins_again_is_known_for_the_time_of_the_setting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = Rig()
+    monkeypatch.setattr("penstock.frontdoor.grpc.limits.UNSETTLED_MAX", 1)
+    await rig.queue.send(b"a", b"b")
+    running = rig.start(credit=1)
+    tokens = await rig.pushed()
+    rig.talk.say(Said(extend=messages.ExtendTokens(tokens=tokens)))
+    assert await rig.settled() == [("ok", 60_000)]
+    # So there is no room for another one.
+    rig.talk.say(Said(credit=1))
+    with pytest.raises(Failure, match="1 messages are not settled"):
+        await running
+    await rig.context.drain()
+    assert rig.queue.settled[1:] == [("nack", [0])]
