@@ -1,11 +1,11 @@
 """Working on a queue: Subscribe pushes messages against credits and settles them by their tokens.
 
-Leases live as long as the call: what was pushed and is not settled when it ends is given back, so
-that a worker that dies holds nothing up.
+Leases live as long as the call: what is not settled when it ends is given back, so that a worker
+that dies holds nothing up. The attempt counts only for messages that were sent.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 
 from penstock.frontdoor.grpc import limits, messages, statuses
 from penstock.frontdoor.grpc.context import Context, Conversation
@@ -61,8 +61,10 @@ class _Subscription:
         self._settling: set[asyncio.Task[None]] = set()
         self._failures: asyncio.Queue[BaseException] = asyncio.Queue()
         self._room = asyncio.Semaphore(limits.SETTLING_MAX)
-        # Tokens of what was pushed, and when their leases end if nobody extends them.
+        # Tokens of what was polled, and when their leases end if nobody extends them; those that
+        # were not sent yet.
         self._unsettled: dict[str, float] = {}
+        self._unsent: set[str] = set()
         self._grant(start.credit)
 
     # What the client says
@@ -169,6 +171,7 @@ class _Subscription:
         found = polled.messages
         end = self._loop.time() + polled.lease_ms / 1000
         self._unsettled.update((each.token, end) for each in found)
+        self._unsent.update(each.token for each in found)
         self._credit -= len(found)
         if self._credit <= 0:
             self._has_credit.clear()
@@ -182,6 +185,8 @@ class _Subscription:
 
     async def _send(self, reply: messages.QueueSubscribeReply) -> None:
         async with self._sending:
+            # If the call ends from here on, the client may have got it all the same.
+            self._unsent.difference_update(each.token for each in reply.messages.messages)
             await self._conversation.send(reply)
 
     # The end
@@ -189,7 +194,13 @@ class _Subscription:
     async def give_back(self, tasks: Sequence["asyncio.Task[None]"]) -> None:
         """After the call, when what is on its way is done."""
         await asyncio.gather(*tasks, *self._settling, return_exceptions=True)
-        tokens = list(self._unsettled)
-        for first in range(0, len(tokens), TOKENS_PER_CALL):
-            part = tokens[first : first + TOKENS_PER_CALL]
-            await self._queueing.nack(self._topic, self._group, part, 0)
+        queue = self._topic, self._group
+        for part in _in_parts([each for each in self._unsettled if each in self._unsent]):
+            await self._queueing.undo(*queue, part)
+        for part in _in_parts([each for each in self._unsettled if each not in self._unsent]):
+            await self._queueing.nack(*queue, part, 0)
+
+
+def _in_parts(tokens: Sequence[str]) -> Iterator[Sequence[str]]:
+    for first in range(0, len(tokens), TOKENS_PER_CALL):
+        yield tokens[first : first + TOKENS_PER_CALL]

@@ -1,6 +1,7 @@
 """Proves what becomes of leases when a worker settles them, goes away, or is not answered."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -54,6 +55,27 @@ async def test_what_was_not_settled_is_given_back_at_the_end(outcome: str) -> No
     rig.talk.say(Said(reject=messages.Tokens(tokens=[second])))
     assert await rig.settled() == [(outcome, 0)]
     assert await rig.end(running) == [("nack", [1])]
+
+
+async def test_an_attempt_counts_only_for_what_was_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = Rig()
+    # Each reply has room for one.
+    monkeypatch.setattr("penstock.frontdoor.grpc.queue_subscription.fitting", lambda _: 1)
+    room = asyncio.Semaphore(2)
+    heard = rig.talk.send
+
+    async def send(reply: Any) -> None:
+        await heard(reply)
+        await room.acquire()
+
+    monkeypatch.setattr(rig.talk, "send", send)
+    await rig.queue.send(b"a", b"b", b"c", b"d")
+    running = rig.start(credit=4)
+    # The third is on its way: the client may have it.
+    assert [len(await rig.pushed()) for _ in range(3)] == [1, 1, 1]
+    assert await rig.end(running) == [("undo", [3]), ("nack", [0, 1, 2])]
 
 
 async def test_a_lease_that_begins_again_is_known_for_the_time_of_the_setting(
