@@ -99,11 +99,18 @@ class Context:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def unless_stopping(self, work: Coroutine[Any, Any, T]) -> T:
-        """The outcome of work that may wait for long."""
+    async def unless_stopping(
+        self, work: Coroutine[Any, Any, T], drop: Callable[[T], None] = lambda _: None
+    ) -> T:
+        """The outcome of work that may wait for long. `drop` gets an outcome that comes together
+        with the end of the call, so that nobody gets it."""
         task = asyncio.ensure_future(work)
         try:
             return await self.first_of([task])
+        except asyncio.CancelledError:
+            if task.done() and not task.cancelled() and task.exception() is None:
+                drop(task.result())
+            raise
         finally:
             if not task.done():
                 task.cancel()

@@ -8,7 +8,7 @@ from penstock.frontdoor.grpc.context import Call, Context
 from penstock.frontdoor.grpc.methods import Methods
 from penstock.frontdoor.grpc.read import to_records_max, to_wait_s
 from penstock.frontdoor.grpc.translation import add_messages, fitting, to_message
-from penstock.frontdoor.remote.queueing import TokenOutcome
+from penstock.frontdoor.remote.queueing import Message, TokenOutcome
 
 # Stored bytes of one poll: decompressed they should fit into an answer.
 POLLED_BYTES_MAX = limits.REPLY_BYTES_MAX // 3
@@ -24,11 +24,16 @@ async def poll(context: Context, request: messages.PollRequest, call: Call) -> m
         wait_s=wait_s,
         bytes_max=POLLED_BYTES_MAX,
     )
-    found = await context.unless_stopping(polling)
+
+    def undo(undelivered: Sequence[Message]) -> None:
+        tokens = [each.token for each in undelivered]
+        if tokens:
+            context.spawn(context.parts.queueing.undo(request.topic, request.group, tokens))
+
+    found = await context.unless_stopping(polling, lambda polled: undo(polled.messages))
     count = fitting(each.record for each in found.messages)
-    if rest := [each.token for each in found.messages[count:]]:
-        # They do not fit into the answer, so they were not delivered.
-        context.spawn(context.parts.queueing.undo(request.topic, request.group, rest))
+    # They do not fit into the answer.
+    undo(found.messages[count:])
     reply = messages.PollReply(lease_ms=found.lease_ms)
     add_messages(reply.messages, found.messages[:count])
     return reply

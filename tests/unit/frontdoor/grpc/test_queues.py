@@ -7,7 +7,9 @@ import pytest
 
 from penstock.frontdoor.grpc import messages
 from penstock.frontdoor.grpc.queue_subscription import subscribe
+from penstock.frontdoor.grpc.queues import poll
 from penstock.frontdoor.grpc.statuses import Failure
+from penstock.frontdoor.remote.queueing import Messages
 from tests.unit.frontdoor.grpc.test_streams import Talk, make_context
 from tests.unit.frontdoor.remote.fake_broker import FakeBroker
 from tests.unit.frontdoor.remote.fake_queue import FakeQueue
@@ -94,3 +96,25 @@ async def test_a_lease_that_begins_again_is_known_for_the_time_of_the_setting(
         await running
     await rig.context.drain()
     assert rig.queue.settled[1:] == [("nack", [0])]
+
+
+async def test_a_poll_that_is_cancelled_when_it_is_answered_leaves_nothing_leased(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = Rig()
+    queueing = rig.context.parts.queueing
+    ask = queueing.poll
+
+    async def ask_and_cancel(*given: Any, **named: Any) -> Messages:
+        found = await ask(*given, **named)
+        polling.cancel()
+        return found
+
+    monkeypatch.setattr(queueing, "poll", ask_and_cancel)
+    await rig.queue.send(b"a", b"b")
+    request = messages.PollRequest(topic="t", group="g", records_max=2)
+    polling = asyncio.create_task(poll(rig.context, request, rig.talk))
+    with pytest.raises(asyncio.CancelledError):
+        await polling
+    await rig.context.drain()
+    assert rig.queue.settled == [("undo", [0, 1])]
