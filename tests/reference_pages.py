@@ -101,7 +101,8 @@ Errors are problem documents (RFC 9457) of the type `application/problem+json`: 
 
 All others are 400. The door itself adds `no_route` and `method_not_allowed` (404, 405),
 `wrong_content_type` (415), `not_acceptable` (406), `json_too_deep` (400), `body_too_large` and
-`too_many` (413), `head_too_large` (431), `busy` (503), `unknown_host` (421) and `foreign_origin`
+`too_many` (413), `head_too_large` (431), `busy` (503, and 409 for a consumer that another request
+polls), `unknown_host` (421) and `foreign_origin`
 (403).
 
 ## Idempotency keys

@@ -14,7 +14,7 @@ from penstock.frontdoor.http.problems import Problem
 from penstock.frontdoor.http.read import stored
 from penstock.frontdoor.http.requests import JSON_TYPE, Answer, Request, json_answer
 from penstock.frontdoor.http.routes import Route
-from penstock.frontdoor.remote.consuming import Consumer, Consumers
+from penstock.frontdoor.remote.consuming import Busy, Consumer, Consumers
 from penstock.frontdoor.remote.reading import EARLIEST, LATEST
 
 _STARTS = {"earliest": EARLIEST, "latest": LATEST}
@@ -52,12 +52,14 @@ async def make_consumer(context: Context, request: Request) -> Answer:
 async def poll_consumer(context: Context, request: Request) -> Answer:
     wanted = await request.json(messages.ConsumerPoll)
     consumer = _found(context, request)
-    if consumer.is_polling:
-        raise Problem(409, "Another request polls this consumer.", reason="busy")
     polling = _consumers(context).poll(
         consumer, wanted.limit, wanted.wait_ms / 1000, commits=wanted.commit
     )
-    found = await unless_gone(context, request, polling)
+    try:
+        found = await unless_gone(context, request, polling)
+    except Busy:
+        detail = "Another request polls this consumer; only one may at a time."
+        raise Problem(409, detail, reason="busy") from None
     return json_answer(
         messages.Polled(
             [

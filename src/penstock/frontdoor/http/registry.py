@@ -118,7 +118,8 @@ async def get_schema(context: Context, request: Request) -> Any:
     registry, form = _registry(context), _form(request)
     # What an id stands for never changes, so an answer from the copy is right; but an id that is
     # not in it may be new.
-    is_known = schema_id.isdigit() and registry.state.find_id(int(schema_id[:12])) is not None
+    is_number = schema_id.isascii() and schema_id.isdigit()
+    is_known = is_number and registry.state.find_id(int(schema_id[:12])) is not None
     return await registry.work_out(
         lambda state: answers.schema_by_id(state, schema_id, form=form, max_id=max_id),
         fresh=max_id or not is_known,

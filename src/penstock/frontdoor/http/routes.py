@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 Handler = Callable[["Context", Request], Awaitable[Answer]]
 
-_PARAMETER = "{}"
+# No segment of a path is this.
+_PARAMETER = "/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

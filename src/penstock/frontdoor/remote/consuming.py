@@ -39,6 +39,11 @@ _JOIN: Final = 0
 # The group does not know the member any more: it joins again, with nothing.
 _FENCED: Final = frozenset({Reason.FENCED_MEMBER_EPOCH, Reason.UNKNOWN_MEMBER_ID})
 
+
+class Busy(Exception):
+    """Another poll of the consumer is under way."""
+
+
 # A topic's name and a partition.
 Place = tuple[str, int]
 
@@ -181,9 +186,10 @@ class Consumers:
     async def poll(
         self, consumer: Consumer, limit: int, wait_s: float, *, commits: bool
     ) -> list[Delivery]:
-        """The next records; waits for the first up to `wait_s`. Raises Refused. One poll of a
-        consumer at a time."""
-        assert not consumer.is_polling
+        """The next records; waits for the first up to `wait_s`. Raises Refused, and Busy
+        while another poll of the consumer is under way."""
+        if consumer.is_polling:
+            raise Busy
         consumer.is_polling = True
         try:
             if commits:

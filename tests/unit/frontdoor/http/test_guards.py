@@ -127,6 +127,7 @@ async def test_what_a_form_can_send_changes_nothing(content_type: str) -> None:
         ("GET", "/v1/topics/t/records?partition=9", 404, "no partition 9"),
         ("GET", "/v1/topics/t/records?encoding=xml", 400, "one of auto"),
         ("GET", "/v1/topics/t/records?wait_ms=99999999", 400, "from 0 to"),
+        ("GET", "/v1/topics/{}/records", 404, "There is no {}."),
         ("GET", "/v1/topics/%ff/records", 400, "UTF-8"),
         ("GET", "/v1/topics/t/records?key=%ff", 400, "query"),
         ("GET", "/v1/nodes/x/settings", 404, "no node"),
@@ -139,6 +140,11 @@ async def test_wrong_requests_are_problems(
     assert answer.status == status
     assert answer.headers["content-type"] == "application/problem+json"
     assert says in answer.json()["detail"]
+
+
+async def test_a_digit_of_another_script_is_no_schema_id() -> None:
+    answer = await client_with().ask("GET", "/schemas/ids/%C2%B2")
+    assert (answer.status, answer.json()["error_code"]) == (404, 40403)
 
 
 async def test_a_bug_is_logged_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
