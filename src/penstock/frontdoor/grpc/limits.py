@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from penstock.broker.doors import queue_calls
 from penstock.frontdoor.remote.limits import (
     IDEMPOTENCY_KEY_LENGTH_MAX as IDEMPOTENCY_KEY_LENGTH_MAX,
 )
@@ -32,6 +33,9 @@ PUSHED_RECORDS_MAX: Final = 2_000
 PUSHED_BYTES_MAX: Final = 512 * KIB
 # What was read and waits for credit; beyond it nothing more is read.
 HELD_BYTES_MAX: Final = 1 * MIB
+
+# Of one request about leases.
+TOKENS_MAX: Final = queue_calls.CLAIMS_MAX
 
 # Of a queue's Subscribe: messages that are polled at a time, how long a poll waits before it asks
 # again, requests with tokens that are under way, and messages that are pushed and not settled.

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 
 from penstock.frontdoor.grpc import limits, messages, statuses
 from penstock.frontdoor.grpc.context import Context, Conversation
-from penstock.frontdoor.grpc.queues import POLLED_BYTES_MAX, to_outcomes
+from penstock.frontdoor.grpc.queues import POLLED_BYTES_MAX, checked, to_outcomes
 from penstock.frontdoor.grpc.statuses import invalid
 from penstock.frontdoor.grpc.translation import add_messages, fitting
 from penstock.frontdoor.remote.queueing import Messages, TokenOutcome
@@ -111,17 +111,17 @@ class _Subscription:
         queue = self._topic, self._group
         kind = request.WhichOneof("request")
         if kind == "ack":
-            tokens = request.ack.tokens
+            tokens = checked(request.ack.tokens, "ack.tokens")
             return self._queueing.ack(*queue, tokens), tokens
         if kind == "nack":
-            tokens = request.nack.tokens
+            tokens = checked(request.nack.tokens, "nack.tokens")
             delay_ms = request.nack.delay_ms if request.nack.HasField("delay_ms") else None
             return self._queueing.nack(*queue, tokens, delay_ms), tokens
         if kind == "extend":
-            extend = request.extend
-            return self._queueing.extend(*queue, extend.tokens, extend.lease_ms), ()
+            tokens = checked(request.extend.tokens, "extend.tokens")
+            return self._queueing.extend(*queue, tokens, request.extend.lease_ms), ()
         if kind == "reject":
-            tokens = request.reject.tokens
+            tokens = checked(request.reject.tokens, "reject.tokens")
             return self._queueing.reject(*queue, tokens), tokens
         raise invalid("request", "After the first message come credits and tokens.")
 

@@ -7,6 +7,7 @@ from penstock.frontdoor.grpc import limits, messages
 from penstock.frontdoor.grpc.context import Call, Context
 from penstock.frontdoor.grpc.methods import Methods
 from penstock.frontdoor.grpc.read import to_records_max, to_wait_s
+from penstock.frontdoor.grpc.statuses import invalid
 from penstock.frontdoor.grpc.translation import add_messages, fitting, to_message
 from penstock.frontdoor.remote.queueing import Message, TokenOutcome
 
@@ -44,27 +45,41 @@ async def poll(context: Context, request: messages.PollRequest, call: Call) -> m
 
 async def ack(context: Context, request: messages.AckRequest, _: Call) -> messages.TokenOutcomes:
     settle = context.parts.queueing.ack
-    return to_outcomes(await settle(request.topic, request.group, request.tokens))
+    return to_outcomes(await settle(request.topic, request.group, checked(request.tokens)))
 
 
 async def nack(context: Context, request: messages.NackRequest, _: Call) -> messages.TokenOutcomes:
     delay_ms = request.delay_ms if request.HasField("delay_ms") else None
     settle = context.parts.queueing.nack
-    return to_outcomes(await settle(request.topic, request.group, request.tokens, delay_ms))
+    return to_outcomes(
+        await settle(request.topic, request.group, checked(request.tokens), delay_ms)
+    )
 
 
 async def extend(
     context: Context, request: messages.ExtendRequest, _: Call
 ) -> messages.TokenOutcomes:
     settle = context.parts.queueing.extend
-    return to_outcomes(await settle(request.topic, request.group, request.tokens, request.lease_ms))
+    return to_outcomes(
+        await settle(request.topic, request.group, checked(request.tokens), request.lease_ms)
+    )
 
 
 async def reject(
     context: Context, request: messages.RejectRequest, _: Call
 ) -> messages.TokenOutcomes:
     settle = context.parts.queueing.reject
-    return to_outcomes(await settle(request.topic, request.group, request.tokens))
+    return to_outcomes(await settle(request.topic, request.group, checked(request.tokens)))
+
+
+def checked(tokens: Sequence[str], field: str = "tokens") -> Sequence[str]:
+    """Raises Failure if there are too many."""
+    if len(tokens) > limits.TOKENS_MAX:
+        detail = (
+            f"{len(tokens):,} tokens are too many: a request has at most {limits.TOKENS_MAX:,}."
+        )
+        raise invalid(field, detail)
+    return tokens
 
 
 def to_outcomes(outcomes: Sequence[TokenOutcome]) -> messages.TokenOutcomes:

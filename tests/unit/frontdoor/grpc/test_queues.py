@@ -4,10 +4,11 @@ import asyncio
 from typing import Any
 
 import pytest
+from grpc import StatusCode
 
 from penstock.frontdoor.grpc import messages
 from penstock.frontdoor.grpc.queue_subscription import subscribe
-from penstock.frontdoor.grpc.queues import poll
+from penstock.frontdoor.grpc.queues import METHODS, poll
 from penstock.frontdoor.grpc.statuses import Failure
 from penstock.frontdoor.remote.queueing import Messages
 from tests.unit.frontdoor.grpc.test_streams import Talk, make_context
@@ -118,3 +119,25 @@ async def test_a_poll_that_is_cancelled_when_it_is_answered_leaves_nothing_lease
         await polling
     await rig.context.drain()
     assert rig.queue.settled == [("undo", [0, 1])]
+
+
+@pytest.mark.parametrize("verb", ["Ack", "Nack", "Extend", "Reject"])
+async def test_a_request_has_only_so_many_tokens(
+    verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.frontdoor.grpc.limits.TOKENS_MAX", 2)
+    rig = Rig()
+    shape = getattr(messages, f"{verb}Request")
+    tokens = ["x"] * 3
+    answer = METHODS[verb]
+    with pytest.raises(Failure, match="3 tokens are too many: a request has at most 2") as caught:
+        await answer(rig.context, shape(topic="t", group="g", tokens=tokens), rig.talk)
+    assert (caught.value.code, caught.value.field) == (StatusCode.INVALID_ARGUMENT, "tokens")
+    await answer(rig.context, shape(topic="t", group="g", tokens=tokens[:2]), rig.talk)
+    running = rig.start(credit=1)
+    word = verb.lower()
+    rig.talk.say(Said(**{word: {"tokens": tokens}}))
+    with pytest.raises(Failure, match="3 tokens are too many") as caught:
+        await running
+    assert caught.value.field == f"{word}.tokens"
+    assert not rig.queue.settled
