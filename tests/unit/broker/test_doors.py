@@ -54,9 +54,9 @@ class Rig:
         name = type(call).__name__
         return calls.decode_answer(call, await answering.serve(name, calls.encode(call)))
 
-    async def refusal(self, call: calls.Call[Any]) -> Reason:
+    async def refusal(self, call: calls.Call[Any], desk: Desk | None = None) -> Reason:
         with pytest.raises(Refused) as caught:
-            await self.ask(call)
+            await self.ask(call, desk)
         return caught.value.reason
 
 
@@ -154,8 +154,11 @@ async def test_calls_about_a_group_go_to_its_coordinator(tmp_path: Path) -> None
         rig.peers.refusals = [Refused(Reason.LEADER_NOT_AVAILABLE)]
         assert (await rig.ask(calls.ListGroups(), rig.other)).unreached == [NODE]
         bad = calls.GroupOffset(topic="none", partition=0, offset=0)
-        refused = await rig.refusal(calls.CommitGroupOffsets(group_id="g", offsets=[bad]))
-        assert refused is Reason.UNKNOWN_TOPIC_OR_PARTITION
+        asked = rig.peers.calls
+        bad_commit = calls.CommitGroupOffsets(group_id="g", offsets=[bad])
+        assert await rig.refusal(bad_commit, rig.other) is Reason.UNKNOWN_TOPIC_OR_PARTITION
+        # What the coordinator does not know does not pass.
+        assert rig.peers.calls == asked + 1
         await rig.ask(calls.DeleteGroup(group_id="g"), rig.other)
         missing = calls.DescribeGroup(group_id="g")
         assert await rig.refusal(missing) is Reason.GROUP_ID_NOT_FOUND

@@ -21,8 +21,9 @@ from penstock.model.ids import BrokerId
 
 # How long a call may look for its place, and wait there.
 CALL_S_MAX: Final = 10.0
-# Where the place may have changed, or will soon have someone who answers.
-_PASSING: Final = PASSING | {
+# Where the place may have changed, or will soon have someone who answers. A topic that is unknown
+# there stays so: who made one was told when all nodes had heard of it.
+_PASSING: Final = PASSING - {Reason.UNKNOWN_TOPIC_ID, Reason.UNKNOWN_TOPIC_OR_PARTITION} | {
     Reason.NOT_COORDINATOR,
     Reason.COORDINATOR_NOT_AVAILABLE,
     Reason.COORDINATOR_LOAD_IN_PROGRESS,
