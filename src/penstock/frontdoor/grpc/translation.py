@@ -17,7 +17,7 @@ from penstock.frontdoor.grpc import limits, messages
 from penstock.frontdoor.grpc.statuses import Failure, invalid
 from penstock.frontdoor.remote.queueing import Message
 from penstock.frontdoor.remote.reading import EARLIEST, LATEST
-from penstock.frontdoor.remote.writing import Outcome, Wanted
+from penstock.frontdoor.remote.writing import Outcome, Wanted, refusal_of_all
 from penstock.model.errors import Reason, Refused
 from penstock.records.record import Record
 from penstock.records.rows import Row
@@ -134,14 +134,12 @@ def idempotency_key(given: str) -> str | None:
 
 def publish_reply(outcomes: Sequence[Outcome], count: int) -> messages.PublishReply:
     """Raises Refused if no record was written."""
-    if len(outcomes) == 1:
-        ((partition, _, found),) = outcomes
-        if isinstance(found, Refused):
-            raise found
+    refused = refusal_of_all(outcomes)
+    if refused is not None:
+        raise refused
+    partition, _, found = outcomes[0]
+    if len(outcomes) == 1 and not isinstance(found, Refused):
         return messages.PublishReply(partitions=[partition] * count, offsets=found)
-    refusals = [each.offsets for each in outcomes if isinstance(each.offsets, Refused)]
-    if len(refusals) == len(outcomes):
-        raise refusals[0]
     partitions, offsets, errors = [0] * count, [-1] * count, []
     for partition, indexes, found in outcomes:
         for index in indexes:

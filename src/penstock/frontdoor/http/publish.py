@@ -32,7 +32,7 @@ from penstock.frontdoor.http.values import (
     key_bytes,
     value_bytes,
 )
-from penstock.frontdoor.remote.writing import Outcome, Wanted, in_trace
+from penstock.frontdoor.remote.writing import Outcome, Wanted, in_trace, refusal_of_all
 from penstock.model.delivery_headers import DELAY_MS_MAX
 from penstock.model.errors import Reason, Refused
 from penstock.model.trace_context import TRACEPARENT, TRACESTATE
@@ -60,6 +60,9 @@ async def publish(context: Context, request: Request) -> Answer:
     if parent is not None:
         wanted = in_trace(wanted, parent, request.headers.get(TRACESTATE), key)
     outcomes = await context.writer.write(name, wanted, key)
+    refused = refusal_of_all(outcomes)
+    if refused is not None:
+        raise Problem.of(refused)
     return _answer(_results(outcomes, len(wanted)))
 
 
@@ -208,11 +211,8 @@ _UNWRITTEN: Final = Refused(Reason.UNKNOWN_SERVER_ERROR)
 
 
 def _answer(outcomes: Sequence[Written | Refused]) -> Answer:
-    refusals = [each for each in outcomes if isinstance(each, Refused)]
-    if not refusals:
+    if not any(isinstance(each, Refused) for each in outcomes):
         return json_answer(WrittenRecords(outcomes))  # type: ignore[arg-type]
-    if len(refusals) == len(outcomes):
-        raise Problem.of(refusals[0])
     results = [
         Written(error=Problem.of(each).document) if isinstance(each, Refused) else each
         for each in outcomes
@@ -227,11 +227,13 @@ ROUTES = (
         handler=publish,
         summary="Write records to a topic.",
         help="Answers when the records are safe, with the place of each. 207 says that some were "
-        "written and some were not. A topic that is missing is made, if the broker's settings "
-        "allow that. Keys choose partitions as Kafka's Java client does (murmur2). With "
-        "`text/plain` and `application/octet-stream` the body is the value of one record, and "
-        "`text/plain` needs the header `Penstock-Text`. CloudEvents become records of Kafka's "
-        "CloudEvents binding.",
+        "written and some were not; those with the status 504 may have been. Records of a "
+        "partition that do not fit into one batch take several: if one of these is refused, those "
+        "behind it are not tried, unless it was refused for its own records. A topic that is "
+        "missing is made, if the broker's settings allow that. Keys choose partitions as Kafka's "
+        "Java client does (murmur2). With `text/plain` and `application/octet-stream` the body is "
+        "the value of one record, and `text/plain` needs the header `Penstock-Text`. CloudEvents "
+        "become records of Kafka's CloudEvents binding.",
         parameters=(
             Parameter(
                 name="lines",

@@ -6,6 +6,10 @@ this process's producer id and follow each other, one at a time, which lets the 
 when leadership moves (broker/forwarding.py). If the fate of a batch is unknown, its requests are
 refused with REQUEST_TIMED_OUT and the lane goes on under a new producer id.
 
+Records of a request that do not fit into one batch take several, and each batch has its own
+outcome. When one is refused, those behind it are not tried, so that the records stay in order. Only
+a batch that is refused for its own records holds up no other.
+
 A request with an idempotency key travels alone, under a producer id and sequence that follow from
 the key. So the partition itself, on whichever node, recognises the request when it is sent again.
 """
@@ -16,7 +20,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from penstock.broker.doors.calls import Identify, ProducerIdentity, Publish, TopicInfo
@@ -27,8 +31,17 @@ from penstock.model.limits import KIB, MIB
 from penstock.records.batch import HEADER_SIZE, build_row_batch
 from penstock.records.rows import Row
 
+
+class PartOutcome(NamedTuple):
+    """What became of the records of a request that share a batch."""
+
+    records: int
+    # The offset of the first, or why there is none.
+    first: int | Refused
+
+
 # Asked for when somebody waits: a coroutine that nobody awaits would be a bug.
-Submitted: TypeAlias = Callable[[], Coroutine[Any, Any, list[int]]]
+Submitted: TypeAlias = Callable[[], Coroutine[Any, Any, list[PartOutcome]]]
 
 # Larger batches save nothing.
 BATCH_BYTES_TARGET: Final = 1 * MIB
@@ -47,6 +60,8 @@ GATHER_TURNS_MAX: Final = 4
 # Records without a key stay with a partition for this many bytes, so that they share batches.
 STICKY_BYTES: Final = 64 * KIB
 _SEQUENCES: Final = 2**31
+# After these, what was sent may be in the log all the same.
+UNCERTAIN: Final = frozenset({Reason.REQUEST_TIMED_OUT, Reason.UNKNOWN_SERVER_ERROR})
 # What one request's records may be to blame for, so that those of others are tried without it.
 _OF_RECORDS: Final = frozenset(
     {
@@ -77,8 +92,10 @@ class _Part:
 
     rows: Sequence[Row]
     size: int
-    # The offset of the first.
-    done: "asyncio.Future[int]"
+    # The offset of the first, or why there is none; an exception only after a bug.
+    done: "asyncio.Future[int | Refused]"
+    # The part of the same request that comes before it.
+    before: "_Part | None" = None
 
 
 @dataclass(slots=True)
@@ -95,7 +112,7 @@ class _Lane:
 
 
 class Publisher:
-    """One per process; `publish` is all that doors need."""
+    """One per process; `choose` and `submit` are all that doors need."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -117,38 +134,27 @@ class Publisher:
 
     # Publishing
 
-    async def publish(
-        self, topic: TopicInfo, partition: int, rows: Sequence[Row], key: str | None = None
-    ) -> list[int]:
-        """The offset of each record, once all are safe; raises Refused."""
-        return await self.submit(topic, partition, rows, key)()
-
     def submit(
         self, topic: TopicInfo, partition: int, rows: Sequence[Row], key: str | None = None
     ) -> Submitted:
-        """What is to be called and awaited for the offset of each record; both may raise Refused.
-        Records without a key have their place in the lane when this returns.
+        """What is to be called and awaited for what became of the records, in their order. Raises
+        Refused if none can be tried. Records without a key have their place in the lane when this
+        returns.
 
-        Records that do not fit into one batch take several: then some may be written although this
-        raises. `key` is an idempotency key: repeated with the same rows, it writes nothing twice.
+        `key` is an idempotency key: repeated with the same rows, it writes nothing twice.
         """
         chunks = _chunks(rows, _room(topic))
         if key is not None:
             return partial(self._publish_keyed, topic, partition, chunks, key)
         return partial(self._written, self._enqueue(topic, partition, chunks))
 
-    async def _written(self, parts: Sequence[_Part]) -> list[int]:
-        offsets: list[int] = []
+    async def _written(self, parts: Sequence[_Part]) -> list[PartOutcome]:
         try:
+            return [PartOutcome(len(part.rows), await part.done) for part in parts]
+        finally:
             for part in parts:
-                first = await part.done
-                offsets.extend(range(first, first + len(part.rows)))
-        except BaseException:
-            for part in parts:
-                # What was not sent yet need not be sent any more.
+                # If nobody waits any more, what was not sent yet need not be sent.
                 part.done.cancel()
-            raise
-        return offsets
 
     def _enqueue(
         self, topic: TopicInfo, partition: int, chunks: Sequence[tuple[Sequence[Row], int]]
@@ -160,10 +166,12 @@ class Publisher:
             detail = f"{lane.waiting_bytes:,} bytes wait for partition {partition} of {topic.name}."
             raise Refused(Reason.THROTTLED, detail)
         create = asyncio.get_running_loop().create_future
-        parts = [_Part(rows, each, create()) for rows, each in chunks]
-        for part in parts:
+        parts: list[_Part] = []
+        for rows, each in chunks:
+            part = _Part(rows, each, create(), parts[-1] if parts else None)
             # The one who asked may be gone.
             part.done.add_done_callback(_look_at)
+            parts.append(part)
         lane.waiting.extend(parts)
         lane.waiting_bytes += size
         self._waiting_bytes += size
@@ -198,7 +206,8 @@ class Publisher:
             _settle(self._take_all(lane), gave_up)
 
     def _take(self, lane: _Lane) -> list[_Part]:
-        """As many parts as share a batch, without those that nobody waits for."""
+        """As many parts as share a batch, without those that nobody waits for and those that are
+        not tried."""
         parts: list[_Part] = []
         size = 0
         while lane.waiting:
@@ -208,9 +217,13 @@ class Publisher:
             lane.waiting.popleft()
             lane.waiting_bytes -= part.size
             self._waiting_bytes -= part.size
-            if not part.done.done():
-                parts.append(part)
-                size += part.size
+            if part.done.done():
+                continue
+            if refused := _inherited(part):
+                part.done.set_result(refused)
+                continue
+            parts.append(part)
+            size += part.size
         return parts
 
     def _take_all(self, lane: _Lane) -> list[_Part]:
@@ -281,22 +294,31 @@ class Publisher:
         partition: int,
         chunks: Sequence[tuple[Sequence[Row], int]],
         key: str,
-    ) -> list[int]:
-        offsets: list[int] = []
+    ) -> list[PartOutcome]:
+        outcomes: list[PartOutcome] = []
+        refused: Refused | None = None
         for number, (rows, _) in enumerate(chunks):
-            producer_id, sequence = keyed_identity(topic.topic_id, partition, number, key)
-            batch = build_row_batch(
-                rows, producer_id=producer_id, producer_epoch=0, base_sequence=sequence
-            )
-            try:
-                first = await self._ask(topic.topic_id, partition, batch)
-            except Refused as refused:
-                if refused.reason in _OF_PRODUCER:
-                    detail = f"The idempotency key {key!r} was used for other records."
-                    raise Refused(Reason.OUT_OF_ORDER_SEQUENCE_NUMBER, detail) from refused
-                raise
-            offsets.extend(range(first, first + len(rows)))
-        return offsets
+            first: int | Refused | None = refused
+            if first is None:
+                first = await self._publish_chunk(topic, partition, number, rows, key)
+            outcomes.append(PartOutcome(len(rows), first))
+            refused = _refusal_behind(first)
+        return outcomes
+
+    async def _publish_chunk(
+        self, topic: TopicInfo, partition: int, number: int, rows: Sequence[Row], key: str
+    ) -> int | Refused:
+        producer_id, sequence = keyed_identity(topic.topic_id, partition, number, key)
+        batch = build_row_batch(
+            rows, producer_id=producer_id, producer_epoch=0, base_sequence=sequence
+        )
+        try:
+            return await self._ask(topic.topic_id, partition, batch)
+        except Refused as refused:
+            if refused.reason not in _OF_PRODUCER:
+                return refused
+            detail = f"The idempotency key {key!r} was used for other records."
+            return Refused(Reason.OUT_OF_ORDER_SEQUENCE_NUMBER, detail)
 
 
 async def _gather(lane: _Lane) -> None:
@@ -317,7 +339,25 @@ def keyed_identity(topic_id: UUID, partition: int, chunk: int, key: str) -> tupl
     return KEYED_PRODUCERS_FROM + number, (mixed >> 64) % _SEQUENCES
 
 
-def _look_at(done: "asyncio.Future[int]") -> None:
+def _inherited(part: _Part) -> Refused | None:
+    """Why a part is not tried."""
+    before = part.before.done if part.before else None
+    if before is None or not before.done() or before.cancelled() or before.exception():
+        return None
+    return _refusal_behind(before.result())
+
+
+def _refusal_behind(outcome: int | Refused) -> Refused | None:
+    """Why the next batch of a request is not tried after one with this outcome."""
+    if not isinstance(outcome, Refused) or outcome.reason in _OF_RECORDS:
+        return None
+    if outcome.reason not in UNCERTAIN:
+        return outcome
+    detail = "Not tried, because it is not known whether the records before were written."
+    return Refused(Reason.LEADER_NOT_AVAILABLE, detail)
+
+
+def _look_at(done: "asyncio.Future[int | Refused]") -> None:
     if not done.cancelled():
         done.exception()
 
@@ -346,7 +386,7 @@ def _settle(parts: Sequence[_Part], outcome: int | Exception) -> None:
     for part in parts:
         if part.done.done():
             pass
-        elif isinstance(outcome, Exception):
+        elif isinstance(outcome, Exception) and not isinstance(outcome, Refused):
             part.done.set_exception(outcome)
         else:
             part.done.set_result(outcome)

@@ -1,7 +1,7 @@
 """Writes the records of one request to a topic: finds it, places each record, brings them there.
 
 Keys choose partitions as Kafka's Java client does. Records without a key stay together. Partitions
-are written side by side, and each has its own outcome.
+are written side by side, and each batch that the records of one take has its own outcome.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, NamedTuple
 
 from penstock.broker.doors.calls import TopicInfo
-from penstock.frontdoor.remote.publishing import Publisher, Submitted, row_bytes
+from penstock.frontdoor.remote.publishing import UNCERTAIN, Publisher, Submitted, row_bytes
 from penstock.frontdoor.remote.topics import Topics
 from penstock.model.errors import Reason, Refused
 from penstock.model.trace_context import TRACEPARENT, headers_of, parse_traceparent
@@ -23,7 +23,7 @@ Wanted = tuple[Row, int | None]
 
 
 class Outcome(NamedTuple):
-    """What became of the records of a request that belong to one partition."""
+    """What became of the records of a request that share a batch."""
 
     partition: int
     # Which records of the request, in order.
@@ -33,9 +33,12 @@ class Outcome(NamedTuple):
 
 
 class _Begun(NamedTuple):
-    outcome: Outcome
-    # None if it was refused at once.
-    submitted: Submitted | None
+    """The records of a request that belong to one partition."""
+
+    partition: int
+    indexes: Sequence[int]
+    # Or why none of them is tried.
+    submitted: Submitted | Refused
 
 
 class Writer:
@@ -76,12 +79,12 @@ class Writer:
                 rows = [row for row, _ in wanted]
             else:
                 rows = [wanted[index][0] for index in indexes]
+            submitted: Submitted | Refused
             try:
                 submitted = self._publisher.submit(topic, partition, rows, key)
             except Refused as refused:
-                begun.append(_Begun(Outcome(partition, indexes, refused), None))
-            else:
-                begun.append(_Begun(Outcome(partition, indexes, ()), submitted))
+                submitted = refused
+            begun.append(_Begun(partition, indexes, submitted))
         return begun
 
     def _places(
@@ -140,20 +143,34 @@ def _is_traced(row: Row) -> bool:
     return any(name == TRACEPARENT for name, _ in row.headers)
 
 
+def refusal_of_all(outcomes: Sequence[Outcome]) -> Refused | None:
+    """Why no record was written; None if some were. If some may have been written all the same,
+    that counts for more: the request can't be repeated without care."""
+    refusals = [each.offsets for each in outcomes if isinstance(each.offsets, Refused)]
+    if len(refusals) < len(outcomes):
+        return None
+    return next((each for each in refusals if each.reason in UNCERTAIN), refusals[0])
+
+
 async def _finished(begun: Sequence[_Begun]) -> list[Outcome]:
     if len(begun) == 1:
-        return [await _outcome(begun[0])]
-    return await asyncio.gather(*map(_outcome, begun))
+        return await _outcomes(begun[0])
+    found = await asyncio.gather(*map(_outcomes, begun))
+    return [outcome for each in found for outcome in each]
 
 
-async def _outcome(begun: _Begun) -> Outcome:
-    outcome, submitted = begun
-    if submitted is None:
-        return outcome
-    try:
-        return outcome._replace(offsets=await submitted())
-    except Refused as refused:
-        return outcome._replace(offsets=refused)
+async def _outcomes(begun: _Begun) -> list[Outcome]:
+    partition, indexes, submitted = begun
+    if isinstance(submitted, Refused):
+        return [Outcome(partition, indexes, submitted)]
+    outcomes: list[Outcome] = []
+    start = 0
+    for records, first in await submitted():
+        end = start + records
+        offsets = first if isinstance(first, Refused) else range(first, first + records)
+        outcomes.append(Outcome(partition, indexes[start:end], offsets))
+        start = end
+    return outcomes
 
 
 def _has_moved(outcome: Outcome) -> bool:

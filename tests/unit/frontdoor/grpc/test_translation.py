@@ -182,6 +182,12 @@ def test_each_record_has_its_outcome() -> None:
             publish_reply(outcomes, len(outcomes))
 
 
+def test_a_call_that_failed_says_so_if_records_may_have_been_written() -> None:
+    sure, lost = Refused(Reason.THROTTLED, "later"), Refused(Reason.REQUEST_TIMED_OUT, "lost")
+    with pytest.raises(Refused, match="lost"):
+        publish_reply([Outcome(0, [0], sure), Outcome(1, [1], lost), Outcome(1, [2], sure)], 3)
+
+
 def test_an_answer_has_at_least_one_record(monkeypatch: pytest.MonkeyPatch) -> None:
     records = [Record(value=b"x" * 100), Record(headers=(("h", b"x" * 100),)), Record()]
     assert fitting(records) == 3

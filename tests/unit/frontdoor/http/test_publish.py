@@ -174,6 +174,28 @@ async def test_each_record_of_a_batch_has_its_outcome(client: Client) -> None:
     assert bad["error"]["status"] == 503
 
 
+async def test_each_batch_of_a_partition_has_its_outcome(client: Client) -> None:
+    client.fake.topic("small", message_bytes_max=1000)
+    body = {"records": [{"value": "x" * 300} for _ in range(7)]}
+    client.fake.refusals = [None, Refused(Reason.REQUEST_TIMED_OUT, "lost")]
+    response = await client.post(body, "small")
+    assert response.status == 207
+    results = response.json()["results"]
+    assert [each.get("offset") for each in results] == [0, 1, None, None, None, None, None]
+    statuses = [each["error"]["status"] for each in results[2:]]
+    assert statuses == [504, 504, 503, 503, 503]
+    assert len(rows(client, "small")) == 2
+
+
+async def test_a_request_that_may_have_been_written_is_not_called_refused(client: Client) -> None:
+    client.fake.refusals = [
+        Refused(Reason.THROTTLED, "too much"),
+        Refused(Reason.REQUEST_TIMED_OUT, "lost"),
+    ]
+    records = [{"partition": 0, "value": 1}, {"partition": 1, "value": 2}]
+    assert problem(await client.post({"records": records}, "wide"), 504) == "Lost."
+
+
 async def test_a_request_that_fails_as_a_whole_is_one_problem(client: Client) -> None:
     client.fake.refusals = [Refused(Reason.THROTTLED, "too much")]
     response = await client.post({"records": [{"value": 1}, {"value": 2}]})

@@ -84,7 +84,7 @@ class Rig:
     async def write(self, partition: int, *values: bytes) -> None:
         topic = self.fake.topics["t"]
         rows = [Row(None, value, (), 1) for value in values]
-        await Publisher(Broker(self.fake)).publish(topic, partition, rows)
+        await Publisher(Broker(self.fake)).submit(topic, partition, rows)()
 
     def owned(self) -> list[list[int]]:
         """What the member said that it has, each time it said so."""

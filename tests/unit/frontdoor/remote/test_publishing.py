@@ -6,7 +6,12 @@ import pytest
 
 from penstock.broker.doors import calls
 from penstock.frontdoor.remote.broker import Broker
-from penstock.frontdoor.remote.publishing import GATHER_TURNS_MAX, Publisher, keyed_identity
+from penstock.frontdoor.remote.publishing import (
+    GATHER_TURNS_MAX,
+    PartOutcome,
+    Publisher,
+    keyed_identity,
+)
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import COPIERS_FROM, KEYED_PRODUCERS_FROM
 from penstock.records.batch import parse_header
@@ -26,9 +31,18 @@ class Rig:
         self.fake.topic("t", **topic)
         self.publisher = Publisher(Broker(self.fake))
 
-    async def publish(self, *texts: str, partition: int = 0, key: str | None = None) -> list[int]:
+    async def submit(self, *texts: str, key: str | None = None) -> list[PartOutcome]:
         rows = [row(text) for text in texts]
-        return await self.publisher.publish(self.fake.topics["t"], partition, rows, key)
+        return await self.publisher.submit(self.fake.topics["t"], 0, rows, key)()
+
+    async def publish(self, *texts: str, key: str | None = None) -> list[int]:
+        """The offset of each; raises if one was refused."""
+        offsets: list[int] = []
+        for records, first in await self.submit(*texts, key=key):
+            if isinstance(first, Refused):
+                raise first
+            offsets.extend(range(first, first + records))
+        return offsets
 
     def values(self, partition: int = 0) -> list[str]:
         return [(record.value or b"").decode() for record in self.fake.records("t", partition)]
@@ -149,6 +163,46 @@ async def test_many_records_take_several_batches_in_order() -> None:
     assert await rig.publish(*texts) == list(range(100))
     assert rig.values() == texts
     assert len(rig.batches) > 5
+
+
+SIX = [f"{number:0300}" for number in range(6)]
+# So that two of them fit into a batch.
+SMALL = 1000
+
+
+def reasons(outcomes: list[PartOutcome]) -> list[int | Reason]:
+    return [each if isinstance(each, int) else each.reason for _, each in outcomes]
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+async def test_what_follows_a_refused_batch_of_a_request_is_not_tried(key: str | None) -> None:
+    rig = Rig(message_bytes_max=SMALL)
+    too_few = Refused(Reason.NOT_ENOUGH_REPLICAS, "too few")
+    rig.fake.refusals = [None, too_few]
+    outcomes = await rig.submit(*SIX, key=key)
+    assert [each.records for each in outcomes] == [2, 2, 2]
+    assert reasons(outcomes) == [0, too_few.reason, too_few.reason]
+    assert len(rig.batches) == 2
+    # Other requests are not concerned.
+    assert await rig.publish("a") == [2]
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+async def test_what_follows_an_unknown_outcome_was_surely_not_written(key: str | None) -> None:
+    rig = Rig(message_bytes_max=SMALL)
+    rig.fake.refusals = [LOST]
+    outcomes = await rig.submit(*SIX, key=key)
+    behind = Reason.LEADER_NOT_AVAILABLE
+    assert reasons(outcomes) == [Reason.REQUEST_TIMED_OUT, behind, behind]
+    assert not rig.values()
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+async def test_what_follows_a_bad_record_is_written(key: str | None) -> None:
+    rig = Rig(message_bytes_max=SMALL)
+    outcomes = await rig.submit(*SIX[:2], "x" * 2000, *SIX[2:4], key=key)
+    assert reasons(outcomes) == [0, Reason.MESSAGE_TOO_LARGE, 2]
+    assert rig.values() == SIX[:4]
 
 
 async def test_what_nobody_waits_for_is_not_sent() -> None:
