@@ -269,7 +269,7 @@ class Publisher:
         try:
             answer = await self._ask(lane.topic_id, lane.partition, batch)
         except Refused as refused:
-            if refused.reason is Reason.REQUEST_TIMED_OUT or refused.reason in _OF_PRODUCER:
+            if refused.reason in UNCERTAIN or refused.reason in _OF_PRODUCER:
                 lane.identity = None
             raise
         except BaseException:

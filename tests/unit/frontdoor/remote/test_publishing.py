@@ -138,6 +138,16 @@ async def test_after_an_unknown_outcome_the_lane_goes_on_as_another_producer() -
     assert rig.fake.producers == 2
 
 
+async def test_so_it_does_after_a_bug_of_the_broker() -> None:
+    rig = Rig()
+    await rig.publish("a")
+    rig.fake.refusals = [Refused(Reason.UNKNOWN_SERVER_ERROR, "a bug")]
+    with pytest.raises(Refused, match="a bug"):
+        await rig.publish("b")
+    assert await rig.publish("c") == [1]
+    assert rig.fake.producers == 2
+
+
 async def test_a_sure_refusal_keeps_the_producer_and_its_sequence() -> None:
     rig = Rig()
     await rig.publish("a")
