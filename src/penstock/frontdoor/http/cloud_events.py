@@ -12,11 +12,10 @@ from urllib.parse import unquote
 
 import msgspec
 
-from penstock.frontdoor.http.limits import RECORDS_PER_REQUEST_MAX
 from penstock.frontdoor.http.messages import CloudEvent
 from penstock.frontdoor.http.problems import Problem
 from penstock.frontdoor.http.requests import Request, decode_json
-from penstock.frontdoor.http.values import compact
+from penstock.frontdoor.http.values import check_count, compact
 from penstock.records.rows import Row
 
 STRUCTURED_TYPE: Final = "application/cloudevents+json"
@@ -64,12 +63,10 @@ def structured(_: Request, body: bytes, now_ms: int) -> list[Row]:
 
 
 def batch(_: Request, body: bytes, now_ms: int) -> list[Row]:
+    check_count(body)
     events = decode_json(_RAW_EVENTS, body)
     if not events:
         raise Problem(400, "The batch holds no CloudEvents.")
-    if len(events) > RECORDS_PER_REQUEST_MAX:
-        detail = f"The batch has more than {RECORDS_PER_REQUEST_MAX:,} CloudEvents."
-        raise Problem(413, detail, reason="too_many")
     return [_row(bytes(event), now_ms, f"CloudEvent {index}") for index, event in enumerate(events)]
 
 

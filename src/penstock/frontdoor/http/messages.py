@@ -43,10 +43,6 @@ class Header(Struct, forbid_unknown_fields=True):
     encoding: Literal["text", "base64"] = "text"
 
 
-def _null() -> Raw:
-    return Raw(b"null")
-
-
 class NewRecord(Struct, forbid_unknown_fields=True):
     """A record to be written. `encoding` says how `value` becomes bytes: "json" stores any JSON
     value as compact JSON text, "text" stores a string as UTF-8, "base64" the bytes that a string
@@ -55,9 +51,10 @@ class NewRecord(Struct, forbid_unknown_fields=True):
     deliver a record `delay_ms` after its timestamp, or at `deliver_at`: milliseconds since 1970, or
     a time as in RFC 3339."""
 
-    value: Raw = msgspec.field(default_factory=_null)
-    key: Raw = msgspec.field(default_factory=_null)
-    headers: dict[str, str | None] | list[Header] = msgspec.field(default_factory=dict)
+    # Not set is as good as empty, and takes no memory: there may be very many records.
+    value: Raw | UnsetType = UNSET
+    key: Raw | UnsetType = UNSET
+    headers: dict[str, str | None] | list[Header] | UnsetType = UNSET
     partition: Partition | None = None
     timestamp: Milliseconds | None = None
     encoding: Encoding = "json"

@@ -4,8 +4,8 @@ Everything about a request is checked before its first record is written. Record
 to their partitions side by side, and each gets its own result.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
@@ -21,22 +21,28 @@ from penstock.frontdoor.http.requests import (
     TEXT_TYPE,
     Answer,
     Request,
+    check_utf8,
     decode_json,
     json_answer,
 )
 from penstock.frontdoor.http.routes import Parameter, Route
 from penstock.frontdoor.http.values import (
+    check_count,
     compact,
     delivery_headers,
     header_pairs,
     key_bytes,
+    too_many,
     value_bytes,
 )
 from penstock.frontdoor.remote.writing import Outcome, Wanted, in_trace, refusal_of_all
 from penstock.model.delivery_headers import DELAY_MS_MAX
 from penstock.model.errors import Reason, Refused
+from penstock.model.limits import KIB
 from penstock.model.trace_context import TRACEPARENT, TRACESTATE
 from penstock.records.rows import Row
+
+T = TypeVar("T")
 
 KEY_HEADER: Final = "idempotency-key"
 MULTI_STATUS: Final = 207
@@ -46,9 +52,12 @@ _OF_ONE_RECORD: Final = ("key", "partition", "timestamp", "header", "delay_ms", 
 
 _NOT_OF_MANY: Final = tuple(name for name in _OF_ONE_RECORD if name != "partition")
 
-_BATCH: Final = msgspec.json.Decoder(NewRecords)
-_LINE: Final = msgspec.json.Decoder(NewRecord)
-_VALUE_LINE: Final = msgspec.json.Decoder(msgspec.Raw)
+_RECORD: Final = msgspec.json.Decoder(NewRecord)
+_VALUE: Final = msgspec.json.Decoder(msgspec.Raw)
+# How msgspec says where something does not fit.
+_AT: Final = " - at `$"
+# Of lines, decoded at a time.
+_LINES_BYTES: Final = 64 * KIB
 
 
 async def publish(context: Context, request: Request) -> Answer:
@@ -87,16 +96,44 @@ def _records(request: Request, body: bytes, now_ms: int) -> Sequence[Wanted]:
         return [(row, _partition(request)) for row in read(request, body, now_ms)]
     if content_type == JSON_TYPE:
         _refuse_parameters(request, ("lines", *_OF_ONE_RECORD), "records in JSON")
-        return _rows(decode_json(_BATCH, body).records, now_ms)
+        return _rows(_json_records(body), now_ms)
     if content_type == NDJSON_TYPE:
         return _lines(request, body, now_ms)
     _refuse_parameters(request, ("lines",), "a body that is one value")
     return [_single(request, body, now_ms)]
 
 
-def _rows(records: Sequence[NewRecord], now_ms: int) -> list[Wanted]:
+class _RawRecords(msgspec.Struct, forbid_unknown_fields=True):
+    """As NewRecords, whose records are decoded one by one: all of them would take many times the
+    memory of the body."""
+
+    records: Annotated[list[msgspec.Raw], msgspec.Meta(min_length=1)]
+
+
+_BATCH: Final = msgspec.json.Decoder(_RawRecords)
+
+
+def _json_records(body: bytes) -> Iterator[NewRecord]:
+    check_count(body, "records")
+    for index, raw in enumerate(decode_json(_BATCH, body).records):
+        try:
+            yield _RECORD.decode(raw)
+        except msgspec.ValidationError as bad:
+            raise Problem(400, _fault(index, str(bad))) from None
+
+
+def _fault(index: int, said: str) -> str:
+    """What msgspec says of a record alone, with its place in the body."""
+    what, at, path = said.rpartition(_AT)
+    if not at:
+        what, path = said, "`"
+    return f"The body does not fit: {what[:1].lower()}{what[1:]}{_AT}.records[{index}]{path}."
+
+
+def _rows(records: Iterable[NewRecord], now_ms: int, first: int = 0) -> list[Wanted]:
+    """`first` is the number of the first in the request."""
     wanted: list[Wanted] = []
-    for index, each in enumerate(records):
+    for index, each in enumerate(records, first):
         headers = header_pairs(each.headers, index) if each.headers else ()
         if each.delay_ms is not None or each.deliver_at is not None:
             later = delivery_headers(each.delay_ms, each.deliver_at, f"Record {index}")
@@ -114,31 +151,45 @@ def _rows(records: Sequence[NewRecord], now_ms: int) -> list[Wanted]:
 
 def _lines(request: Request, body: bytes, now_ms: int) -> list[Wanted]:
     """A record in each line, or a value alone; empty lines count for nothing."""
+    wanted: list[Wanted] = []
     if request.choice("lines", ("records", "values")) == "records":
         _refuse_parameters(request, _OF_ONE_RECORD, "lines that are records")
-        records = _decode_lines(_LINE.decode_lines, body)
-        _check_count(len(records))
-        return _rows(records, now_ms)
+        for records in _decode_lines(_RECORD.decode_lines, body):
+            wanted += _rows(records, now_ms, len(wanted))
+        return wanted
     _refuse_parameters(request, _NOT_OF_MANY, "lines that are values")
-    values = _decode_lines(_VALUE_LINE.decode_lines, body)
-    _check_count(len(values))
     partition = _partition(request)
-    return [(Row(None, compact(bytes(raw)), (), now_ms), partition) for raw in values]
+    for values in _decode_lines(_VALUE.decode_lines, body):
+        wanted += [(Row(None, compact(bytes(raw)), (), now_ms), partition) for raw in values]
+    return wanted
 
 
-def _decode_lines(decode: Callable[[bytes], list[Any]], body: bytes) -> list[Any]:
-    try:
-        body.decode()
-        return decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise _bad_line(decode, body) from None
-
-
-def _bad_line(decode: Callable[[bytes], list[Any]], body: bytes) -> Problem:
-    """The first line that can't be decoded, found once it is known that there is one."""
-    for number, line in enumerate(body.split(b"\n"), 1):
+def _decode_lines(decode: Callable[[bytes], list[T]], body: bytes) -> Iterator[list[T]]:
+    """Some lines at a time: decoded, all of them would take many times the memory of the body."""
+    start = count = 0
+    while start < len(body):
+        end = body.find(b"\n", start + _LINES_BYTES) + 1 or len(body)
+        lines = body[start:end]
         try:
-            line.decode()
+            check_utf8(lines)
+            found = decode(lines)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            raise _bad_line(decode, lines, body.count(b"\n", 0, start) + 1) from None
+        count += len(found)
+        if count > RECORDS_PER_REQUEST_MAX:
+            raise too_many()
+        yield found
+        start = end
+    if not count:
+        raise Problem(400, "The body holds no records.")
+
+
+def _bad_line(decode: Callable[[bytes], list[Any]], lines: bytes, first: int) -> Problem:
+    """The first line that can't be decoded, found once it is known that there is one. `first` is
+    the number of the first line."""
+    for number, line in enumerate(lines.split(b"\n"), first):
+        try:
+            check_utf8(line)
             decode(line)
         except RecursionError:
             return Problem(400, f"Line {number} is nested too deeply.", reason="json_too_deep")
@@ -147,15 +198,6 @@ def _bad_line(decode: Callable[[bytes], list[Any]], body: bytes) -> Problem:
         except msgspec.MsgspecError as bad:
             return Problem(400, f"Line {number} of the body can't be used: {bad}.")
     return Problem(400, "The body must hold one JSON value in each line.")
-
-
-def _check_count(count: int) -> None:
-    if not count:
-        raise Problem(400, "The body holds no records.")
-    if count > RECORDS_PER_REQUEST_MAX:
-        raise Problem(
-            413, f"The body has more than {RECORDS_PER_REQUEST_MAX:,} records.", reason="too_many"
-        )
 
 
 def _single(request: Request, body: bytes, now_ms: int) -> Wanted:

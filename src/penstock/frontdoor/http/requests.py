@@ -1,5 +1,6 @@
 """A request and its answer, as handlers see them."""
 
+from codecs import getincrementaldecoder
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -9,6 +10,7 @@ import msgspec
 
 from penstock.frontdoor.http.limits import BODY_BYTES_MAX, JSON_DEPTH_MAX
 from penstock.frontdoor.http.problems import PROBLEM_TYPE, Problem
+from penstock.model.limits import KIB
 
 JSON_TYPE = "application/json"
 NDJSON_TYPE = "application/x-ndjson"
@@ -22,6 +24,9 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 T = TypeVar("T")
 _ENCODER = msgspec.json.Encoder()
+# Of a text, decoded at a time.
+_TEXT_BYTES = 64 * KIB
+_make_utf8_decoder = getincrementaldecoder("utf-8")
 
 
 class Gone(Exception):
@@ -190,7 +195,7 @@ def decode_json(decoder: "msgspec.json.Decoder[T]", body: bytes) -> T:
     if not body:
         raise Problem(400, "The body is empty.")
     try:
-        body.decode()
+        check_utf8(body)
         return decoder.decode(body)
     except RecursionError:
         raise too_deep() from None
@@ -200,6 +205,17 @@ def decode_json(decoder: "msgspec.json.Decoder[T]", body: bytes) -> T:
         raise Problem(400, f"The body can't be read as JSON: {_plain(bad)}.") from None
     except UnicodeDecodeError:
         raise Problem(400, "The body can't be read as JSON: it is not UTF-8.") from None
+
+
+def check_utf8(data: bytes) -> None:
+    """Raises UnicodeDecodeError. A text can take four times the memory of its bytes, so only pieces
+    are decoded."""
+    if data.isascii():
+        return
+    decode = _make_utf8_decoder().decode
+    for start in range(0, len(data), _TEXT_BYTES):
+        decode(data[start : start + _TEXT_BYTES])
+    decode(b"", final=True)
 
 
 def too_deep() -> Problem:

@@ -1,12 +1,14 @@
 """Proves what becomes of bodies: which records they are, where these go, and what is refused."""
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
 
 from penstock.frontdoor.http.limits import JSON_DEPTH_MAX
 from penstock.model.errors import Reason, Refused
+from penstock.model.limits import MIB
 from tests.unit.clocks import START_MS
 from tests.unit.frontdoor.http.client import Client, Response
 
@@ -130,7 +132,9 @@ async def test_records_without_a_key_stay_together() -> None:
         ('{"records": [{"value": 1}], "more": 2}', "unknown field `more`"),
         ('{"records": [{"valeu": 1}]}', "unknown field `valeu`"),
         ('{"records": [{"value": nope}]}', "invalid character"),
-        ('{"records": [{"value": 1, "partition": -1}]}', "$.records[0].partition"),
+        ('{"records": [{"value": 1, "partition": -1}]}', "at `$.records[0].partition`."),
+        ('{"records": [{}, {"headers": [{"name": 1}]}]}', "at `$.records[1].headers[0].name`."),
+        ('{"records": [{}, 7]}', "expected `object`, got `int` - at `$.records[1]`."),
         ('{"records": [{"value": 1}, {"value": 1, "partition": 9}]}', "Record 1 is for partition"),
         ('{"records": [{"value": 1, "encoding": "xml"}]}', "invalid enum value"),
         ('{"records": [{"value": 1, "encoding": "text"}]}', "value of record 0 must be a string"),
@@ -161,6 +165,53 @@ async def test_json_that_is_nested_too_deeply_is_refused(client: Client, deep: i
 async def test_brackets_in_strings_are_not_depth(client: Client) -> None:
     value = json.dumps({"text": '[{"' * 200, "flat": [[1]] * 200})
     assert (await client.post(f'{{"records": [{{"value": {value}}}]}}')).status == 200
+
+
+@pytest.mark.parametrize(("deep", "status"), [(JSON_DEPTH_MAX, 200), (JSON_DEPTH_MAX + 1, 400)])
+async def test_depth_is_counted_across_long_strings(client: Client, deep: int, status: int) -> None:
+    text = json.dumps('[\\"{' * 30_000 + "\\")
+    value = f"[{text}, {'[' * (deep - 1)}{text}{']' * (deep - 1)}, {text}]"
+    assert (await client.post(f'{{"records": [{{"value": {value}}}]}}')).status == status
+
+
+JSON_TYPE, NDJSON_TYPE = "application/json", "application/x-ndjson"
+EVENTS_TYPE = "application/cloudevents-batch+json"
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "status"),
+    [
+        (JSON_TYPE, '{"records": [' + "{}," * 500_000 + "{}]}", 413),
+        (JSON_TYPE, '{"records": [' + "1," * 500_000 + "1]}", 400),
+        (NDJSON_TYPE, "{}\n" * 500_000, 413),
+        (EVENTS_TYPE, "[" + "{}," * 500_000 + "{}]", 413),
+        (JSON_TYPE, '{"records": [{"value": [' + "[]," * 200 + f'"{"x" * 2_000_000}"]}}]}}', 200),
+    ],
+    ids=["json", "numbers", "lines", "events", "depth"],
+)
+async def test_a_body_takes_no_more_than_a_few_times_its_size(
+    client: Client, content_type: str, body: str, status: int
+) -> None:
+    data = body.encode()
+    client.fake.topic("t", message_bytes_max=len(data) + 1000)
+    tracemalloc.start()
+    try:
+        response = await client.post(data, content_type=content_type)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert response.status == status, response.body
+    assert peak < 8 * len(data) + 8 * MIB
+
+
+async def test_a_bad_line_is_named_far_into_a_body(client: Client) -> None:
+    lines = ['{"value": 1}'] * 20_000 + ['{"value": 1, "encoding": "text"}']
+    answer = await client.post("\n".join(lines), content_type=NDJSON_TYPE)
+    assert "record 20000" in problem(answer, 400)
+    lines[15_000] = "{"
+    answer = await client.post("\n".join(lines), content_type=NDJSON_TYPE)
+    assert "Line 15001" in problem(answer, 400)
+    assert not client.fake.logs
 
 
 async def test_each_record_of_a_batch_has_its_outcome(client: Client) -> None:
