@@ -14,6 +14,7 @@ import secrets
 from bisect import bisect_right
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -35,10 +36,11 @@ from penstock.broker.doors.queue_calls import (
     SettleLeases,
 )
 from penstock.frontdoor.remote.broker import Broker
-from penstock.frontdoor.remote.reading import decoded
+from penstock.frontdoor.remote.reading import EXPANSION_MAX, bytes_of, split
 from penstock.model.errors import Refused
 from penstock.model.ids import MemberId, TopicId
 from penstock.model.lease_tokens import LeaseToken, read_token, token_maker
+from penstock.records.errors import CorruptBatch
 from penstock.records.record import Record
 
 logger = logging.getLogger(__name__)
@@ -119,7 +121,8 @@ class Queueing:
         bytes_max: int = 4 * 1024 * 1024,
     ) -> Messages:
         """Leases messages, and waits for the first up to `wait_s`. `lease_ms` is from 1 s to 12 h;
-        0 stands for the group's setting. Cancelled, it leaves nothing leased."""
+        0 stands for the group's setting. What decompresses to far more than `bytes_max` is given
+        back, and comes with the next poll. Cancelled, it leaves nothing leased."""
         call = PollQueue(
             topic=topic,
             group=group,
@@ -135,8 +138,8 @@ class Queueing:
         except asyncio.CancelledError:
             self._spawn(self._call_off(call, asking))
             raise
-        leased = _leased(polled)
-        if leased.gaps or leased.damaged:
+        leased = _leased(polled, bytes_max)
+        if leased.gaps or leased.damaged or leased.unread:
             self._spawn(self._settle_others(topic, group, leased))
         return Messages(leased.messages, polled.lease_ms)
 
@@ -149,13 +152,16 @@ class Queueing:
                 text = "%d records of %s can't be decoded, and are rejected for group %s"
                 logger.error(text, len(leased.damaged), topic, group)
                 await self.reject(topic, group, leased.damaged)
+            if leased.unread:
+                await self.undo(topic, group, leased.unread)
 
     async def _call_off(self, call: PollQueue, asking: "asyncio.Task[Polled]") -> None:
         with suppress(Refused):
             await self._broker.ask(CallOffPoll(poll_id=call.poll_id))
-            leased = _leased(await asking)
+            leased = _leased(await asking, call.bytes_max)
             tokens = [message.token for message in leased.messages]
-            await self.undo(call.topic, call.group, tokens + leased.gaps + leased.damaged)
+            others = leased.gaps + leased.damaged + leased.unread
+            await self.undo(call.topic, call.group, tokens + others)
 
     # Tokens
 
@@ -251,12 +257,13 @@ class Queueing:
         """What would be delivered next, without leasing it; `attempt` says how often each was
         delivered so far. Refused with GROUP_ID_NOT_FOUND while nobody has polled the queue."""
         call = PeekQueue(topic=topic, group=group, records_max=records_max, bytes_max=bytes_max)
-        parts = (await self._broker.ask(call)).parts
-        messages = [
-            Message(part.partition, record, attempt, "")
-            for part in parts
-            for record, attempt in _of_ranges(part.batches, part.ranges).records
-        ]
+        messages: list[Message] = []
+        room = _Room(EXPANSION_MAX * bytes_max)
+        for part in (await self._broker.ask(call)).parts:
+            found = _of_ranges(part.batches, part.ranges, room)
+            messages += (
+                Message(part.partition, record, attempt, "") for record, attempt in found.records
+            )
         return messages[:records_max]
 
     async def stats(self, topic: str, group: str) -> QueueState:
@@ -295,24 +302,33 @@ def _claim(token: LeaseToken) -> Claim:
 
 
 class _Leased(NamedTuple):
-    """What a poll got, with the tokens of what nobody can be given: offsets without a record, and
-    records that can't be decoded."""
+    """What a poll got, with the tokens of what nobody is given: offsets without a record, records
+    that can't be decoded, and records for which there was no room."""
 
     messages: list[Message]
     gaps: list[str]
     damaged: list[str]
+    unread: list[str]
 
 
-def _leased(polled: Polled) -> _Leased:
-    leased = _Leased([], [], [])
+@dataclass(slots=True)
+class _Room:
+    """How many bytes of records there may be, decompressed; the last one may go beyond it."""
+
+    left: int
+
+
+def _leased(polled: Polled, bytes_max: int) -> _Leased:
+    leased = _Leased([], [], [], [])
+    room = _Room(EXPANSION_MAX * bytes_max)
     for part in polled.parts:
-        _add_part(leased, TopicId(polled.topic_id), part)
+        _add_part(leased, TopicId(polled.topic_id), part, room)
     return leased
 
 
-def _add_part(leased: _Leased, topic_id: TopicId, part: LeasedPart) -> None:
+def _add_part(leased: _Leased, topic_id: TopicId, part: LeasedPart, room: _Room) -> None:
     token = token_maker(topic_id, part.partition, MemberId(part.member_id))
-    found = _of_ranges(part.batches, part.ranges)
+    found = _of_ranges(part.batches, part.ranges, room)
     leased.messages.extend(
         Message(part.partition, record, attempt, token(record.offset, attempt))
         for record, attempt in found.records
@@ -322,10 +338,14 @@ def _add_part(leased: _Leased, topic_id: TopicId, part: LeasedPart) -> None:
     there = {record.offset for record, _ in found.records}
     for first, last, attempt in part.ranges:
         for offset in range(first, last + 1):
-            if offset not in there:
-                is_damaged = any(low <= offset <= high for low, high in found.damaged)
-                tokens = leased.damaged if is_damaged else leased.gaps
-                tokens.append(token(offset, attempt))
+            if offset in there:
+                continue
+            tokens = leased.gaps
+            if found.unread_from is not None and offset >= found.unread_from:
+                tokens = leased.unread
+            elif any(low <= offset <= high for low, high in found.damaged):
+                tokens = leased.damaged
+            tokens.append(token(offset, attempt))
 
 
 class _Found(NamedTuple):
@@ -333,17 +353,27 @@ class _Found(NamedTuple):
     records: list[tuple[Record, int]]
     # First and last offsets of batches that can't be decoded.
     damaged: list[tuple[int, int]]
+    # Where the room ended, if it did.
+    unread_from: int | None
 
 
-def _of_ranges(batches: bytes, ranges: Sequence[tuple[int, int, int]]) -> _Found:
+def _of_ranges(batches: bytes, ranges: Sequence[tuple[int, int, int]], room: _Room) -> _Found:
     """The records that lie in the ranges, which are in order."""
     firsts = [first for first, _, _ in ranges]
-    found = _Found([], [])
-    for first, last, records in decoded(batches):
-        if records is None:
-            found.damaged.append((first, last))
-        for record in records or ():
-            index = bisect_right(firsts, record.offset) - 1
-            if index >= 0 and record.offset <= ranges[index][1]:
-                found.records.append((record, ranges[index][2]))
-    return found
+    records: list[tuple[Record, int]] = []
+    damaged: list[tuple[int, int]] = []
+    for header, of_batch in split(batches):
+        count = len(records)
+        try:
+            for record in of_batch:
+                index = bisect_right(firsts, record.offset) - 1
+                if index < 0 or record.offset > ranges[index][1]:
+                    continue
+                if room.left <= 0:
+                    return _Found(records, damaged, record.offset)
+                records.append((record, ranges[index][2]))
+                room.left -= bytes_of(record)
+        except CorruptBatch:
+            del records[count:]
+            damaged.append((header.base_offset, header.last_offset))
+    return _Found(records, damaged, None)

@@ -18,8 +18,11 @@ from penstock.records.record import Record
 
 # Of one answer; a batch that is larger comes whole.
 READ_BYTES_MAX = 4 * MIB
-# One batch of a producer may decompress to this much.
-DECOMPRESSED_BYTES_MAX = 64 * MIB
+# Batches may decompress to a thousand times their bytes. An answer ends behind the record with
+# which it has so many times the bytes that were asked for.
+EXPANSION_MAX = 4
+# What a header takes in memory beside its name and value.
+HEADER_BYTES = 100
 LATEST = -1
 EARLIEST = -2
 
@@ -89,7 +92,7 @@ class Reader:
             wait_s=place.wait_s,
         )
         found = await self._broker.ask(call, place.wait_s)
-        records, next_offset = _decode(found.batches, place.offset, place.records_max)
+        records, next_offset = _decode(found.batches, place)
         return Chunk(records, next_offset, found.log_start_offset, found.high_watermark)
 
     async def batches(
@@ -111,18 +114,22 @@ class Reader:
         return found
 
 
-def _decode(batches: bytes, offset: int, records_max: int) -> tuple[list[Record], int]:
-    """The records from `offset` on, and the offset behind the last one that was looked at."""
+def _decode(batches: bytes, place: Place) -> tuple[list[Record], int]:
+    """The records from the offset on, and the offset behind the last one that was looked at."""
     records: list[Record] = []
-    next_offset = offset
+    next_offset = place.offset
+    left = place.records_max
+    bytes_left = EXPANSION_MAX * place.bytes_max
     try:
-        for header, batch in _split(batches):
-            for record in _of_users(header, batch):
-                if record.offset < offset:
+        for header, of_batch in split(batches):
+            for record in of_batch:
+                if record.offset < place.offset:
                     continue
-                if len(records) == records_max:
+                if not left or bytes_left <= 0:
                     return records, next_offset
                 records.append(record)
+                left -= 1
+                bytes_left -= bytes_of(record)
                 next_offset = record.offset + 1
             # Compaction may have removed the last ones, or all.
             next_offset = max(next_offset, header.next_offset)
@@ -135,15 +142,20 @@ def _decode(batches: bytes, offset: int, records_max: int) -> tuple[list[Record]
     return records, next_offset
 
 
-def decoded(batches: bytes) -> Iterator[tuple[int, int, list[Record] | None]]:
-    """The first and last offset of each batch and the records of users in it, or None if they
-    can't be decoded."""
+def bytes_of(record: Record) -> int:
+    """What a record takes, decompressed."""
+    size = len(record.key or b"") + len(record.value or b"")
+    for name, value in record.headers:
+        size += HEADER_BYTES + len(name) + len(value or b"")
+    return size
+
+
+def split(batches: bytes) -> Iterator[tuple[BatchHeader, Iterator[Record]]]:
+    """Each whole batch, with the records of users in it. These are decoded when they are asked for,
+    which raises CorruptBatch if they can't be."""
     for header, batch in _split(batches):
-        try:
-            records: list[Record] | None = list(_of_users(header, batch))
-        except CorruptBatch:
-            records = None
-        yield header.base_offset, header.last_offset, records
+        is_of_users = header.record_count and not header.is_control
+        yield header, decode_records(batch) if is_of_users else iter(())
 
 
 def end_of(batches: bytes) -> int:
@@ -152,12 +164,6 @@ def end_of(batches: bytes) -> int:
     for header, _ in _split(batches):
         end = header.next_offset
     return end
-
-
-def _of_users(header: BatchHeader, batch: memoryview) -> Iterator[Record]:
-    if header.is_control or not header.record_count:
-        return iter(())
-    return decode_records(batch, DECOMPRESSED_BYTES_MAX)
 
 
 def _split(batches: bytes) -> Iterator[tuple[BatchHeader, memoryview]]:
