@@ -76,10 +76,10 @@ class _Stream:
         self._topic = ""
         self._trace = _trace_of(conversation)
         self._last: asyncio.Task[messages.PublishReply] | None = None
-        # Each with the bytes that it holds of the budget; None or a failure is the end.
-        self._under_way: asyncio.Queue[
-            tuple[asyncio.Task[messages.PublishReply], int] | Failure | Exception | None
-        ] = asyncio.Queue(limits.REQUESTS_UNDER_WAY_MAX)
+        # None or a failure is the end.
+        self._under_way: asyncio.Queue[asyncio.Task[messages.PublishReply] | Exception | None] = (
+            asyncio.Queue(limits.REQUESTS_UNDER_WAY_MAX)
+        )
 
     # Reading
 
@@ -107,11 +107,12 @@ class _Stream:
         except BaseException:
             self._context.budget.give(size)
             raise
+        # Not when it is answered: the client may never read that.
+        self._last.add_done_callback(lambda _: self._context.budget.give(size))
         try:
-            await self._under_way.put((self._last, size))
+            await self._under_way.put(self._last)
         except BaseException:
             self._last.cancel()
-            self._context.budget.give(size)
             raise
 
     def _named_topic(self) -> str:
@@ -122,15 +123,10 @@ class _Stream:
     # Answering
 
     async def answer(self) -> None:
-        while (under_way := await self._next()) is not None:
-            work, size = under_way
-            try:
-                reply = await _outcome(work)
-            finally:
-                self._context.budget.give(size)
-            await self._conversation.send(reply)
+        while (work := await self._next()) is not None:
+            await self._conversation.send(await _outcome(work))
 
-    async def _next(self) -> tuple["asyncio.Task[messages.PublishReply]", int] | None:
+    async def _next(self) -> "asyncio.Task[messages.PublishReply] | None":
         under_way = await self._under_way.get()
         if isinstance(under_way, Exception):
             raise under_way
@@ -139,13 +135,10 @@ class _Stream:
     def give_up(self) -> None:
         """What is still under way when the call ends."""
         while not self._under_way.empty():
-            under_way = self._under_way.get_nowait()
-            if isinstance(under_way, tuple):
-                work, size = under_way
-                if not work.cancel() and not work.cancelled():
-                    # Somebody must have looked at what it raised.
-                    work.exception()
-                self._context.budget.give(size)
+            work = self._under_way.get_nowait()
+            if isinstance(work, asyncio.Task) and not work.cancel() and not work.cancelled():
+                # Somebody must have looked at what it raised.
+                work.exception()
 
 
 async def _failed(failure: Failure | Refused) -> messages.PublishReply:

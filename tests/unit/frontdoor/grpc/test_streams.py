@@ -16,6 +16,7 @@ from penstock.frontdoor.remote.parts import Parts
 from penstock.frontdoor.remote.stopping import Stopping
 from penstock.model.errors import Reason, Refused
 from tests.unit.frontdoor.remote.fake_broker import FakeBroker
+from tests.waiting import until
 
 
 class Talk:
@@ -68,7 +69,7 @@ async def test_requests_are_written_and_answered_in_order() -> None:
     assert [list(reply.written.offsets) for reply in replies[1:]] == [[n] for n in range(1, 40)]
     assert talk.heard.empty()
     assert context.streams == 0
-    assert context.budget.try_take(limits.REQUEST_BYTES_MAX)
+    await until(lambda: context.budget.try_take(limits.REQUEST_BYTES_MAX))
 
 
 async def test_a_refused_request_does_not_end_the_stream() -> None:
@@ -102,6 +103,29 @@ async def test_a_stream_that_is_cancelled_gives_back_what_it_holds() -> None:
         await asyncio.sleep(0)
     assert context.budget.try_take(limits.REQUEST_BYTES_MAX)
     assert context.streams == 0
+
+
+class UnreadTalk(Talk):
+    """Of a client that does not read its replies."""
+
+    async def send(self, reply: Any) -> None:
+        await super().send(reply)
+        await asyncio.Event().wait()
+
+
+async def test_a_client_that_does_not_read_its_replies_holds_nothing_of_the_budget() -> None:
+    fake = FakeBroker()
+    fake.topic("t")
+    context, talk = make_context(fake), UnreadTalk()
+    for _ in range(limits.REQUESTS_UNDER_WAY_MAX):
+        talk.say(request(b"x" * 100))
+    running = asyncio.ensure_future(publish_stream(context, talk))
+    await talk.heard.get()
+    await until(lambda: len(fake.records("t")) == limits.REQUESTS_UNDER_WAY_MAX)
+    await until(lambda: context.budget.try_take(limits.REQUEST_BYTES_MAX))
+    assert not running.done()
+    running.cancel()
+    await asyncio.wait([running])
 
 
 async def test_a_call_beyond_the_budget_is_refused() -> None:
