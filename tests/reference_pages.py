@@ -147,8 +147,11 @@ network that you trust.
 |---|---|
 {limits}
 
-A client that sends a head or body too slowly, or does not read its answer, is cut off. Nothing is
-buffered for a slow reader of a stream: it is cut off too, and can come back with `Last-Event-ID`.
+A client that sends a head or body too slowly, or does not read its answer, is cut off. A body must
+be whole after `BODY_S_MAX`, and bring `BYTES_PER_S_MIN` on average in each stretch of
+`BODY_PAUSE_S_MAX`; of an answer that waits for its reader, as much must be read in each stretch of
+`UNREAD_S_MAX`. Nothing more is read from the topic for a slow reader of a stream; one that was cut
+off can come back with `Last-Event-ID`.
 """
 
 

@@ -36,13 +36,14 @@ CONNECTIONS_MAX: Final = 5_000
 STREAM_PARTITIONS_MAX: Final = 256
 ARROW_STREAMS_MAX: Final = 8
 
-# Time, in seconds. A connection without a request, headers from their first byte on, a body
-# without a further byte, an answer without a byte read, a stream without an event.
+# Time, in seconds. A connection without a request, headers from their first byte on, a whole body
+# (so that the largest takes 1 Mbit/s), a stream without an event. BODY_PAUSE_S_MAX and UNREAD_S_MAX
+# are the stretches in which a body comes, and a long answer is read, at BYTES_PER_S_MIN at least.
 KEEP_ALIVE_S: Final = 75
 HEADERS_S_MAX: Final = 10.0
+BODY_S_MAX: Final = 300.0
 BODY_PAUSE_S_MAX: Final = 10.0
 UNREAD_S_MAX: Final = 15.0
 # Half of what common proxies wait for; a beat of each of a thousand streams costs.
 STREAM_BEAT_S: Final = 30.0
-# A body may take at least this many bytes a second, whatever it pauses.
-BODY_BYTES_PER_S_MIN: Final = 1 * KIB
+BYTES_PER_S_MIN: Final = 1 * KIB

@@ -1,8 +1,8 @@
 """The connections of the HTTP door: uvicorn's, with the limits that it lacks.
 
 uvicorn waits for ever for the rest of a request and for a client that does not read. Here each
-connection notes when something last happened, and one coarse timer for all of them closes those
-that are overdue: a head or a body that comes too slowly, an answer that nobody reads.
+connection notes how much came and went, and one coarse timer for all of them closes those that are
+overdue: a head or a body that comes too slowly, an answer that nobody reads.
 """
 
 import asyncio
@@ -31,15 +31,17 @@ class GuardedConnection(HttpToolsProtocol):
     # Since when a head has been arriving, or the connection has been without a first request.
     _head_since: float | None = None
     _head_bytes = 0
-    # Of the body that is arriving: since when, when it last came, and how much.
+    # Since when a body has been arriving.
     _body_since = 0.0
-    _body_at = 0.0
-    _body_bytes = 0
+    # Of the present stretch: since when, and how much of the body came in it.
+    _stretch_since = 0.0
+    _stretch_bytes = 0
     _is_body_open = False
     # Of a body whose request was answered before it was whole.
     _discarded_bytes = 0
-    # Since when the client reads nothing of what waits for it.
+    # Since when the client has read too little of what waits for it, and how much waited then.
     _unread_since: float | None = None
+    _unread_bytes = 0
     _refusal: Problem | None = None
 
     # Life
@@ -73,8 +75,8 @@ class GuardedConnection(HttpToolsProtocol):
             # Ends the parsing, which is answered by `send_400_response`.
             raise ValueError("the head is too large")
         self._head_since = None
-        self._body_since = self._body_at = self.loop.time()
-        self._body_bytes = self._discarded_bytes = 0
+        self._body_since = self._stretch_since = self.loop.time()
+        self._stretch_bytes = self._discarded_bytes = 0
         self._is_body_open = True
         super().on_headers_complete()
 
@@ -104,8 +106,7 @@ class GuardedConnection(HttpToolsProtocol):
     # Bodies
 
     def on_body(self, body: bytes) -> None:
-        self._body_at = self.loop.time()
-        self._body_bytes += len(body)
+        self._stretch_bytes += len(body)
         if self.cycle.response_complete:
             # A little more is taken, so that the client comes to read its answer.
             self._discarded_bytes += len(body)
@@ -118,6 +119,7 @@ class GuardedConnection(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         self._unread_since = self.loop.time()
+        self._unread_bytes = self.transport.get_write_buffer_size()
         super().pause_writing()
 
     def resume_writing(self) -> None:
@@ -127,7 +129,7 @@ class GuardedConnection(HttpToolsProtocol):
     # Overdue
 
     def check(self, now: float) -> None:
-        if self._unread_since is not None and now - self._unread_since > limits.UNREAD_S_MAX:
+        if self._is_answer_late(now):
             # Its answer can't be sent, so neither can an explanation.
             self.transport.abort()
         elif self.transport.is_closing():
@@ -140,18 +142,30 @@ class GuardedConnection(HttpToolsProtocol):
                 return
             self._refuse(Problem(408, "The body of the request did not come in time."))
 
+    def _is_answer_late(self, now: float) -> bool:
+        if self._unread_since is None:
+            return False
+        left = self.transport.get_write_buffer_size()
+        if self._unread_bytes - left >= limits.UNREAD_S_MAX * limits.BYTES_PER_S_MIN:
+            self._unread_since, self._unread_bytes = now, left
+        return now - self._unread_since > limits.UNREAD_S_MAX
+
     def _is_body_late(self, now: float) -> bool:
         if not self._is_body_open:
             return False
         if self.flow.read_paused:
-            # It is we who do not read.
-            self._body_at = now
+            # It is we who do not read: the time since the last look does not count.
+            self._body_since += CHECK_S
+            self._stretch_since, self._stretch_bytes = now, 0
             return False
-        took = now - self._body_since
-        is_slow = took > limits.HEADERS_S_MAX and self._body_bytes < took * (
-            limits.BODY_BYTES_PER_S_MIN
-        )
-        return is_slow or now - self._body_at > limits.BODY_PAUSE_S_MAX
+        if now - self._body_since > limits.BODY_S_MAX:
+            return True
+        took = now - self._stretch_since
+        if took < limits.BODY_PAUSE_S_MAX:
+            return False
+        is_slow = self._stretch_bytes < took * limits.BYTES_PER_S_MIN
+        self._stretch_since, self._stretch_bytes = now, 0
+        return is_slow
 
 
 def _large_head() -> Problem:
