@@ -162,6 +162,7 @@ async def test_who_sends_most_has_to_go_when_memory_is_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "MEMORY_CHECK_S", 0.01)
+    monkeypatch.setattr(limits, "GREEDY_BYTES_MIN", 100_000)
     received = asyncio.Event()
     taken = {"bytes": 0}
 
@@ -175,18 +176,41 @@ async def test_who_sends_most_has_to_go_when_memory_is_short(
     server = await asyncio.start_unix_server(swallow, str(inner))
     listening = socket.create_server(("127.0.0.1", 0))
     memory = {"bytes": 0}
-    relay = Relay([listening], str(inner), lambda: memory["bytes"])
+    looks = asyncio.Semaphore(0)
+
+    def memory_bytes() -> int:
+        looks.release()
+        return memory["bytes"]
+
+    relay = Relay([listening], str(inner), memory_bytes)
     relay.open()
     address = listening.getsockname()
     modest = await asyncio.open_connection(*address)
     greedy = await asyncio.open_connection(*address)
     modest[1].write(b"x" * 10)
     greedy[1].write(b"x" * 100_000)
-    while taken["bytes"] < 100_010:
-        received.clear()
-        await received.wait()
-    greedy[1].write(b"x" * 100_000)
+
+    async def taken_by_the_library(size: int) -> None:
+        while taken["bytes"] < size:
+            received.clear()
+            await received.wait()
+
+    async def looked_twice() -> None:
+        while not looks.locked():
+            await looks.acquire()
+        for _ in range(2):
+            await looks.acquire()
+
+    await taken_by_the_library(100_010)
+    await looked_twice()
     memory["bytes"] = limits.MEMORY_BYTES_MAX + 1
+    # What was sent before is not to blame, and neither are those who send little.
+    modest[1].write(b"x" * 10)
+    greedy[1].write(b"x" * 50_000)
+    await taken_by_the_library(150_020)
+    await looked_twice()
+    # Who sends little at a time sends too much in the end.
+    greedy[1].write(b"x" * 50_000)
     with contextlib.suppress(ConnectionError):
         assert await greedy[0].read() == b""
     memory["bytes"] = 0

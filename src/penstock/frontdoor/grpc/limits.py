@@ -49,10 +49,12 @@ REDRIVEN_MAX: Final = 1_000
 CONNECTIONS_MAX: Final = 2_000
 CALLS_PER_CONNECTION_MAX: Final = 1_000
 CALLS_MAX: Final = 4_000
-# Memory of the process from which on the connections that send most are closed: a call's message
-# is held until it is whole, and there may be many that never become whole.
+# Memory of the process from which on the connection that has sent most since is closed, if that is
+# enough to matter: a call's message is held until it is whole, and there may be many that never
+# become whole.
 MEMORY_BYTES_MAX: Final = 1024 * MIB
 MEMORY_CHECK_S: Final = 0.25
+GREEDY_BYTES_MIN: Final = 1 * MIB
 
 # Time, in seconds: until a client has said that it speaks HTTP/2, without any call, and between
 # pings that a client which is there must answer.

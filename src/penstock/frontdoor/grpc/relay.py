@@ -97,7 +97,7 @@ class Relay:
         self._inner = inner
         self._memory_bytes = memory_bytes
         self._loop = asyncio.get_running_loop()
-        # Each client's end, with what it had sent when it was last looked at.
+        # Each client's end, with what it had sent when the memory was last within its limit.
         self._clients: dict[_End, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -161,16 +161,20 @@ class Relay:
 
     def _check_memory(self) -> None:
         """Messages that are not whole yet are held by the library, which knows no bound for all of
-        them. If they take too much, who sent most has to go."""
+        them. If they take too much, who has sent most since has to go. Nobody, if all have sent
+        little: then something else takes the memory."""
         self._timer = self._loop.call_later(limits.MEMORY_CHECK_S, self._check_memory)
-        if self._memory_bytes() > limits.MEMORY_BYTES_MAX and self._clients:
-            sent = {client: client.received_bytes - seen for client, seen in self._clients.items()}
-            most = max(sent, key=lambda client: sent[client])
-            logger.warning(
-                "this process takes more than %d MiB: closing the connection that sent %d bytes",
-                limits.MEMORY_BYTES_MAX >> 20,
-                sent[most],
-            )
-            most.abort()
-        for client in self._clients:
-            self._clients[client] = client.received_bytes
+        if self._memory_bytes() <= limits.MEMORY_BYTES_MAX:
+            for client in self._clients:
+                self._clients[client] = client.received_bytes
+            return
+        sent = {client: client.received_bytes - seen for client, seen in self._clients.items()}
+        most = max(sent, key=lambda client: sent[client], default=None)
+        if most is None or sent[most] < limits.GREEDY_BYTES_MIN:
+            return
+        logger.warning(
+            "this process takes more than %d MiB: closing the connection that sent %d bytes",
+            limits.MEMORY_BYTES_MAX >> 20,
+            sent[most],
+        )
+        most.abort()
