@@ -8,6 +8,7 @@ overdue: a head or a body that comes too slowly, an answer that nobody reads.
 import asyncio
 import contextlib
 import logging
+import select
 import socket
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -15,7 +16,7 @@ from typing import Any, Final
 import httptools
 import msgspec
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from penstock.frontdoor.http import limits
 from penstock.frontdoor.http.problems import PROBLEM_TYPE, Problem
@@ -43,6 +44,8 @@ class GuardedConnection(HttpToolsProtocol):
     _unread_since: float | None = None
     _unread_bytes = 0
     _refusal: Problem | None = None
+    # The request that is being answered; requests that came behind it wait in `pipeline`.
+    _answered: RequestResponseCycle | None = None
 
     # Life
 
@@ -51,6 +54,17 @@ class GuardedConnection(HttpToolsProtocol):
         self._head_since = self.loop.time()
         if len(self.connections) > limits.CONNECTIONS_MAX:
             self._refuse(Problem(503, "There are too many connections.", reason="busy"))
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answered = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        # uvicorn says so to the request that came last, which may be waiting behind this one.
+        if self._answered is not None and not self._answered.response_complete:
+            self._answered.disconnected = True
+            self._answered.message_event.set()
+        super().connection_lost(exc)
 
     # Heads
 
@@ -134,6 +148,9 @@ class GuardedConnection(HttpToolsProtocol):
             self.transport.abort()
         elif self.transport.is_closing():
             return
+        elif self.pipeline and _has_hung_up(self.transport):
+            # Nothing is read while a request waits behind another, so nobody else sees this.
+            self.transport.abort()
         elif self._head_since is not None and now - self._head_since > limits.HEADERS_S_MAX:
             self._refuse(Problem(408, "The head of the request did not come in time."))
         elif self._is_body_late(now):
@@ -166,6 +183,14 @@ class GuardedConnection(HttpToolsProtocol):
         is_slow = self._stretch_bytes < took * limits.BYTES_PER_S_MIN
         self._stretch_since, self._stretch_bytes = now, 0
         return is_slow
+
+
+def _has_hung_up(transport: asyncio.Transport) -> bool:
+    """Whether the client has ended the connection, also if there is something to read before. Where
+    the system can't say that, only if the connection failed."""
+    poll = select.poll()
+    poll.register(transport.get_extra_info("socket").fileno(), getattr(select, "POLLRDHUP", 0))
+    return bool(poll.poll(0))
 
 
 def _large_head() -> Problem:

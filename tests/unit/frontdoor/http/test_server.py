@@ -1,6 +1,7 @@
 """Proves whom the HTTP server cuts off, and whom it does not, on a clock of the test's own."""
 
 import asyncio
+import socket
 from typing import Any
 
 import uvicorn
@@ -9,6 +10,7 @@ from uvicorn.server import ServerState
 from penstock.frontdoor.http import limits
 from penstock.frontdoor.http.server import CHECK_S, GuardedConnection
 from penstock.model.limits import KIB, MIB
+from tests.waiting import until
 
 HEAD = b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n"
 
@@ -28,8 +30,8 @@ class Clock:
 
 
 class FakeTransport(asyncio.Transport):
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__({"socket": sock})
         self.unsent = 0
         self.written = b""
         self.is_aborted = False
@@ -58,7 +60,8 @@ class FakeTransport(asyncio.Transport):
 class Rig:
     def __init__(self) -> None:
         self.clock = Clock()
-        self.transport = FakeTransport()
+        self.client, ours = socket.socketpair()
+        self.transport = FakeTransport(ours)
         # Requests, each until it is answered.
         self.requests: list[asyncio.Queue[dict[str, Any]]] = []
         config = uvicorn.Config(
@@ -128,6 +131,25 @@ async def test_time_in_which_the_door_does_not_read_does_not_count() -> None:
     assert not rig.is_refused
     rig.pass_s(1)
     assert rig.is_refused
+
+
+async def test_a_client_that_leaves_is_noticed_though_another_request_waits() -> None:
+    rig = Rig()
+    await rig.come(HEAD % 0)
+    await until(lambda: rig.requests)
+    (polled,) = rig.requests
+    assert (await polled.get())["type"] == "http.request"
+    # It comes while the first is being answered, and is never begun.
+    await rig.come(HEAD % 0)
+    rig.client.sendall(b"not read")
+    rig.pass_s(10)
+    assert not rig.transport.is_aborted
+    rig.client.close()
+    rig.pass_s(1)
+    assert rig.transport.is_aborted
+    rig.connection.connection_lost(None)
+    assert (await polled.get())["type"] == "http.disconnect"
+    assert len(rig.requests) == 1
 
 
 async def test_a_steady_slow_reader_gets_its_answer() -> None:
