@@ -118,7 +118,12 @@ that it has, as it does for Kafka's idempotent producers. Scope and window follo
   `producer.id.expiration.ms` (a day), or when 100,000 newer producers or keys have written to the
   partition.
 - A repeated request must have the same body. One with another number of records is refused with
-  409; one with as many other records counts as repeated, and nothing of it is written.
+  409 by each partition that has records of the first one; one with as many other records counts as
+  repeated, and nothing of it is written.
+- It must also find the same partitions. If some were added to the topic in between, a record that
+  does not name its partition may go to another one, and be written there again. If
+  `max.message.bytes` was changed in between, records that take several batches are refused with
+  409.
 
 ## Web pages
 

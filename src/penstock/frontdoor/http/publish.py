@@ -312,7 +312,8 @@ ROUTES = (
             Parameter(
                 name="Idempotency-Key",
                 place="header",
-                help="Repeated with the same body, nothing is written twice.",
+                help="Repeated with the same body, nothing is written twice, unless partitions "
+                "were added to the topic in between.",
                 schema={"type": "string", "minLength": 1, "maxLength": IDEMPOTENCY_KEY_LENGTH_MAX},
             ),
             Parameter(

@@ -135,17 +135,25 @@ class Publisher:
     # Publishing
 
     def submit(
-        self, topic: TopicInfo, partition: int, rows: Sequence[Row], key: str | None = None
+        self,
+        topic: TopicInfo,
+        partition: int,
+        rows: Sequence[Row],
+        key: str | None = None,
+        elsewhere: int = 0,
     ) -> Submitted:
         """What is to be called and awaited for what became of the records, in their order. Raises
         Refused if none can be tried. Records without a key have their place in the lane when this
         returns.
 
-        `key` is an idempotency key: repeated with the same rows, it writes nothing twice.
+        `key` is an idempotency key: repeated with the same rows, it writes nothing twice, and with
+        more or fewer it is refused. `elsewhere` is how many records of the request belong to other
+        partitions.
         """
         chunks = _chunks(rows, _room(topic))
         if key is not None:
-            return partial(self._publish_keyed, topic, partition, chunks, key)
+            total = len(rows) + elsewhere
+            return partial(self._publish_keyed, topic, partition, chunks, key, total)
         return partial(self._written, self._enqueue(topic, partition, chunks))
 
     async def _written(self, parts: Sequence[_Part]) -> list[PartOutcome]:
@@ -294,21 +302,28 @@ class Publisher:
         partition: int,
         chunks: Sequence[tuple[Sequence[Row], int]],
         key: str,
+        total: int,
     ) -> list[PartOutcome]:
         outcomes: list[PartOutcome] = []
         refused: Refused | None = None
         for number, (rows, _) in enumerate(chunks):
             first: int | Refused | None = refused
             if first is None:
-                first = await self._publish_chunk(topic, partition, number, rows, key)
+                identity = keyed_identity(topic.topic_id, partition, number, key, total - len(rows))
+                first = await self._publish_chunk(topic, partition, rows, key, identity)
             outcomes.append(PartOutcome(len(rows), first))
             refused = _refusal_behind(first)
         return outcomes
 
     async def _publish_chunk(
-        self, topic: TopicInfo, partition: int, number: int, rows: Sequence[Row], key: str
+        self,
+        topic: TopicInfo,
+        partition: int,
+        rows: Sequence[Row],
+        key: str,
+        identity: tuple[int, int],
     ) -> int | Refused:
-        producer_id, sequence = keyed_identity(topic.topic_id, partition, number, key)
+        producer_id, sequence = identity
         batch = build_row_batch(
             rows, producer_id=producer_id, producer_epoch=0, base_sequence=sequence
         )
@@ -331,12 +346,21 @@ async def _gather(lane: _Lane) -> None:
             return
 
 
-def keyed_identity(topic_id: UUID, partition: int, chunk: int, key: str) -> tuple[int, int]:
-    """A producer id and a sequence of 92 bits together, so that two keys do not meet."""
-    text = f"{topic_id}/{partition}/{chunk}/{key}".encode()
-    mixed = int.from_bytes(blake2b(text, digest_size=16).digest())
-    number = mixed % (COPIERS_FROM - KEYED_PRODUCERS_FROM)
-    return KEYED_PRODUCERS_FROM + number, (mixed >> 64) % _SEQUENCES
+def keyed_identity(
+    topic_id: UUID, partition: int, chunk: int, key: str, others: int
+) -> tuple[int, int]:
+    """A producer id and a sequence of 92 bits together, so that two keys do not meet.
+
+    `others` is how many records of the request are in other batches. They are part of the sequence
+    alone: a repeated request that has more or fewer meets its producer out of order."""
+    text = f"{topic_id}/{partition}/{chunk}/{key}"
+    number = _mixed(text) % (COPIERS_FROM - KEYED_PRODUCERS_FROM)
+    sequence = (_mixed(f"{text}/{others}" if others else text) >> 64) % _SEQUENCES
+    return KEYED_PRODUCERS_FROM + number, sequence
+
+
+def _mixed(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=16).digest())
 
 
 def _inherited(part: _Part) -> Refused | None:

@@ -81,7 +81,8 @@ class Writer:
                 rows = [wanted[index][0] for index in indexes]
             submitted: Submitted | Refused
             try:
-                submitted = self._publisher.submit(topic, partition, rows, key)
+                elsewhere = len(wanted) - len(rows)
+                submitted = self._publisher.submit(topic, partition, rows, key, elsewhere)
             except Refused as refused:
                 submitted = refused
             begun.append(_Begun(partition, indexes, submitted))

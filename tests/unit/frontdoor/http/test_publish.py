@@ -333,6 +333,15 @@ async def test_a_repeated_request_with_a_key_writes_once(client: Client) -> None
     assert problem(await client.post(other, "wide", idempotency_key="order-7"), 409)
 
 
+async def test_a_key_is_refused_with_other_records_of_another_partition(client: Client) -> None:
+    records = [{"value": 1, "partition": 0}, {"value": 2, "partition": 1}]
+    body = {"records": records}
+    assert (await client.post(body, "wide", idempotency_key="k")).status == 200
+    body = {"records": [*records, {"value": 3, "partition": 1}]}
+    answer = await client.post(body, "wide", idempotency_key="k")
+    assert "was used for other records" in problem(answer, 409)
+
+
 # CloudEvents
 
 

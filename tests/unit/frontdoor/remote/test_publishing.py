@@ -263,9 +263,22 @@ async def test_an_idempotency_key_for_other_records_is_refused() -> None:
     assert "'k' was used for other records" in caught.value.detail
 
 
+@pytest.mark.parametrize("more", [-2, -1, 1, 2, 20])
+async def test_a_key_is_refused_with_more_or_fewer_records_also_of_many_batches(more: int) -> None:
+    rig = Rig(message_bytes_max=SMALL)
+    texts = [f"{number:0300}" for number in range(40)]
+    assert reasons(await rig.submit(*texts[:6], key="k")) == [0, 2, 4]
+    # The first batches are the same as before.
+    outcomes = await rig.submit(*texts[: 6 + more], key="k")
+    assert set(reasons(outcomes)) == {Reason.OUT_OF_ORDER_SEQUENCE_NUMBER}
+    assert rig.values() == texts[:6]
+
+
 def test_keys_have_producer_ids_of_their_own() -> None:
     topic_id = Rig().fake.topics["t"].topic_id
-    found = {keyed_identity(topic_id, part, 0, f"k{each}") for part in (0, 1) for each in range(99)}
+    found = {
+        keyed_identity(topic_id, part, 0, f"k{each}", 0) for part in (0, 1) for each in range(99)
+    }
     assert len(found) == 198
     # Below those of copies: polls of queues skip the batches of those.
     assert all(KEYED_PRODUCERS_FROM <= who < COPIERS_FROM for who, _ in found)
