@@ -10,19 +10,21 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 
 from penstock.queues.commands import Range
+from penstock.queues.ranges import cut
 
-# Deadlines of leases that have ended already are dropped once there are so many more of them than
-# leases.
+# Deadlines that end nothing any more are dropped once there are so many more deadlines than leases.
 STALE_MAX = 1_000
 
 
 class LeaseDeadlines:
-    __slots__ = ("_count", "_heap", "_renewed")
+    __slots__ = ("_count", "_heap", "_kept_count", "_renewed")
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Sequence[Range]]] = []
         # Makes entries of equal time comparable without comparing ranges.
         self._count = 0
+        # How many were left when stale ones were last dropped.
+        self._kept_count = 0
         # Until when, by offset, of leases that were renewed: few or none.
         self._renewed: dict[int, float] = {}
 
@@ -61,22 +63,33 @@ class LeaseDeadlines:
         """Nothing is leased any more."""
         self._heap.clear()
         self._renewed.clear()
+        self._kept_count = 0
 
     def drop_stale(self, leased: Iterable[Range], leased_count: int) -> None:
-        """Forgets what has ended before its time, if that is much."""
-        if len(self._heap) <= STALE_MAX + 2 * leased_count:
+        """Forgets leases that have ended before their time, and deadlines that a renewal has
+        replaced, if they are many. Each look at all of them comes after as many new ones."""
+        if len(self._heap) <= max(STALE_MAX + 2 * leased_count, 2 * self._kept_count):
             return
         left = sorted(leased)
         lasts = [lease.last for lease in left]
-
-        def is_leased(lease: Range) -> bool:
-            index = bisect_left(lasts, lease.first)
-            return index < len(left) and left[index].first <= lease.last
-
-        self._heap = [entry for entry in self._heap if any(map(is_leased, entry[2]))]
-        heapq.heapify(self._heap)
-        kept = (offset for lease in left for offset in range(lease.first, lease.last + 1))
         renewed = self._renewed
+
+        def still_leased(leases: Sequence[Range]) -> Iterator[int]:
+            for lease in leases:
+                for index in range(bisect_left(lasts, lease.first), len(left)):
+                    if left[index].first > lease.last:
+                        break
+                    found = cut(left[index], lease.first, lease.last)
+                    yield from range(found.first, found.last + 1)
+
+        self._heap = [
+            (at, count, leases)
+            for at, count, leases in self._heap
+            if any(renewed.get(offset, at) == at for offset in still_leased(leases))
+        ]
+        heapq.heapify(self._heap)
+        self._kept_count = len(self._heap)
+        kept = (offset for lease in left for offset in range(lease.first, lease.last + 1))
         self._renewed = {offset: renewed[offset] for offset in kept if offset in renewed}
 
     def _without_renewed(self, leases: Iterable[Range], now: float) -> Iterator[Range]:

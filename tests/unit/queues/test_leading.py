@@ -1,16 +1,23 @@
 """One queue on the leader of its data partition: what is stored when, and what becomes void."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
 
 from penstock.model.errors import Reason, Refused
 from penstock.queues import retrying
-from penstock.queues.commands import AckType, AcquiredRange, Change, ShareSettings
+from penstock.queues.commands import (
+    AckType,
+    AcquiredRange,
+    Change,
+    Range,
+    RecordState,
+    ShareSettings,
+)
 from penstock.queues.decisions import Open
-from penstock.queues.leases import STALE_MAX
+from penstock.queues.leases import STALE_MAX, LeaseDeadlines
 from penstock.queues.records import QueueStored
 from penstock.replication import alarm_clock
 from tests.unit.clocks import ManualClock
@@ -261,6 +268,44 @@ async def test_deadlines_of_ended_leases_do_not_pile_up() -> None:
     assert len(leader.queue._deadlines) <= STALE_MAX + 3
     leader.pass_time(LEASE_MS)
     assert await leader.acquired(N, 1) == [AcquiredRange(0, 0, 2)], "what is leased is kept"
+
+
+class Looked(tuple[Range, ...]):
+    """Leases of one deadline that count how often somebody goes through them."""
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[Range]:
+        Looked.looks += 1
+        return super().__iter__()
+
+
+def test_a_lease_that_is_renewed_often_costs_the_same_each_time() -> None:
+    Looked.looks, renewals = 0, 10 * STALE_MAX
+    lease, other = (
+        Range(offset, offset, RecordState.LEASED, 1, member_id, LEASE_MS)
+        for offset, member_id in ((0, M), (1, N))
+    )
+    deadlines = LeaseDeadlines()
+    deadlines.add([lease, other], 0.5)
+    for at in range(1, renewals + 1):
+        deadlines.renew(Looked([lease]), at)
+        deadlines.drop_stale([lease, other], 2)
+    # Once for each renewal, and once more before it is dropped.
+    assert Looked.looks <= 2 * renewals
+    assert len(deadlines) <= STALE_MAX + 5
+    assert deadlines.pop_due(renewals - 1) == [other], "what is not renewed keeps its deadline"
+    assert deadlines.pop_due(renewals) == [lease]
+
+
+def test_a_deadline_that_a_sooner_one_has_replaced_is_dropped_too() -> None:
+    lease = Range(0, 0, RecordState.LEASED, 1, M, LEASE_MS)
+    deadlines, renewals = LeaseDeadlines(), 10 * STALE_MAX
+    for at in range(renewals, 0, -1):
+        deadlines.renew([lease], at)
+        deadlines.drop_stale([lease], 1)
+    assert len(deadlines) <= STALE_MAX + 3
+    assert deadlines.pop_due(1) == [lease]
 
 
 async def test_after_a_stall_acks_that_have_arrived_come_before_expiries(
