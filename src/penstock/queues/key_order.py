@@ -62,7 +62,8 @@ class KeyOrder:
         freed = self._end(self._below(change.start))
         for each in change.ranges:
             if each.state in FREEING:
-                freed |= self._end(self._between(each.first, each.last))
+                # A redrive says of everything between its records that it is done with.
+                freed |= self._end(self._between(max(each.first, self._start), each.last))
         # Before it is asked who has to wait: an ack may end one record and give back the next.
         heads = [head for key in freed if (head := self._next(key)) is not None]
         back = (each for each in change.ranges if each.state is RecordState.AVAILABLE)

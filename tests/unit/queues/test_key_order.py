@@ -1,11 +1,13 @@
 """Order per key: a record waits until all earlier ones of its key are done."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from penstock.queues.backoff import Backoff
 from penstock.queues.commands import AckBatch, AckType, AcquiredRange, Change, ShareSettings
 from penstock.queues.key_order import KeyOrder
+from penstock.queues.letters import LetterState
 from penstock.queues.machine import ShareMachine
 from penstock.queues.tally import LeaseTally
 from tests.unit.clocks import START_MS
@@ -180,6 +182,34 @@ def test_a_gap_of_a_billion_offsets_is_not_counted_one_by_one() -> None:
     apply(machine.decide_log_start(1_000_000_000))
     assert time.process_time() - start < 1
     assert (len(order), machine.start) == (0, 1_000_000_000)
+
+
+class Asked(dict[int, int]):
+    """Keys of records that count how many of them somebody asks for."""
+
+    count = 0
+
+    def pop(self, *args: Any) -> Any:
+        self.count += 1
+        return super().pop(*args)
+
+    def __iter__(self) -> Iterator[int]:
+        self.count += len(self)
+        return super().__iter__()
+
+
+def test_a_redrive_does_not_go_through_what_lies_below_the_start() -> None:
+    start, known = 100_000, 1_000
+    machine, order = ShareMachine(start=start), KeyOrder(start)
+    order.add((offset, A) for offset in range(start, start + known))
+    machine.apply(machine.decide_look([(start, start + known - 1)], [], ORDERED))
+    order._key_at = asked = Asked(order._key_at)
+    again = dict.fromkeys(range(0, start, known // 2), 0)
+    change, count = machine.decide_reopened(again, ORDERED, LetterState())
+    machine.apply(change)
+    machine.apply(order.follow(change, machine, ORDERED))
+    assert (machine.start, count) == (0, len(again))
+    assert (asked.count, len(order)) == (0, known)
 
 
 # Limits of consumers
