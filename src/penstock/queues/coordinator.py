@@ -10,7 +10,8 @@ for long are stored so again, and the log is cut before the oldest of those reco
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from penstock.model.errors import Reason, Refused
@@ -44,15 +45,19 @@ LOG_RECORDS_PER_QUEUE_MAX = 4
 # Or when it has grown by so many bytes, or by a multiple of what all queues take.
 LOG_BYTES_MAX = 64 * MIB
 LOG_BYTES_PER_STORED_BYTE_MAX = 4
-# Queues that are stored as a whole at a time, so that a change beside them never waits long.
+# Queues that are stored as a whole at a time, and about how many bytes until the last of them, so
+# that a change beside them never waits long. One with a million ranges has to fit too.
 STORED_AT_A_TIME_MAX = 100
+STORED_BYTES_AT_A_TIME_MAX = 2 * MIB
+# When the log could not be shortened, that is tried again after so long.
+TRIM_PAUSE_S = 10.0
 # A call that comes while the state is loaded waits this long at most.
 LOADING_WAIT_S = 1.0
 # A coordinator whose partition's other replicas don't confirm for so long that it leads is about to
 # step down.
 CONFIRM_S_MAX = 5.0
 # About what a range and the head of a record take.
-_RANGE_BYTES = 32
+_RANGE_BYTES = 40
 _RECORD_BYTES = 128
 
 T = TypeVar("T")
@@ -256,6 +261,13 @@ class ShareCoordinator:
         return count > count_max or self._grown_bytes > self._grown_bytes_max
 
     async def _trim(self) -> None:
+        try:
+            await self._shorten()
+        except Refused as refused:
+            logger.warning("%s could not be shortened: %s", self.replica.partition, refused)
+            await asyncio.sleep(TRIM_PAUSE_S)
+
+    async def _shorten(self) -> None:
         """Stores queues as a whole that were not for long, and cuts the log before the oldest."""
         grown_before = self._grown_bytes
         middle = (self.replica.log_start_offset + self.replica.log_end_offset) // 2
@@ -269,22 +281,29 @@ class ShareCoordinator:
         self._grown_bytes_max = max(LOG_BYTES_MAX, LOG_BYTES_PER_STORED_BYTE_MAX * stored)
         self._grown_bytes = 0
 
-    async def _store_wholes(self, keys: Sequence[QueueKey]) -> None:
-        for start in range(0, len(keys), STORED_AT_A_TIME_MAX):
-            queues = map(self._host.state.get, keys[start : start + STORED_AT_A_TIME_MAX])
-            await self._submit([queue.stored() for queue in queues if queue is not None])
+    async def _store_wholes(self, keys: Iterable[QueueKey]) -> None:
+        left = deque(keys)
+        while left:
+            await self._submit(self._next_wholes(left))
+
+    def _next_wholes(self, left: deque[QueueKey]) -> list[QueueStored]:
+        """Takes the queues from the list that are stored together."""
+        wholes: list[QueueStored] = []
+        size = 0
+        while left and len(wholes) < STORED_AT_A_TIME_MAX and size < STORED_BYTES_AT_A_TIME_MAX:
+            queue = self._host.state.get(left.popleft())
+            if queue is not None:
+                wholes.append(queue.stored())
+                size += _size(wholes[-1])
+        return wholes
 
     def _trimmed(self, task: asyncio.Task[None]) -> None:
         if self._trimming is task:
             self._trimming = None
         if task.cancelled():
             return
-        error = task.exception()
-        if isinstance(error, Refused):
-            # Tried again with the next change.
-            logger.warning("%s could not be shortened: %s", self.replica.partition, error)
-        elif error is not None:
-            logger.error("shortening %s failed", self.replica.partition, exc_info=error)
+        if (bug := task.exception()) is not None:
+            logger.error("shortening %s failed", self.replica.partition, exc_info=bug)
 
 
 def _heard(stored: asyncio.Future[None]) -> None:
@@ -313,4 +332,7 @@ def _as_coordinator(refused: Refused) -> Refused:
     passing = (Reason.COORDINATOR_LOAD_IN_PROGRESS, Reason.FENCED_STATE_EPOCH)
     if refused.reason in (*passing, Reason.FENCED_LEADER_EPOCH, Reason.COORDINATOR_NOT_AVAILABLE):
         return refused
+    if refused.reason is Reason.MESSAGE_TOO_LARGE:
+        # Another coordinator could not store it either.
+        return Refused(Reason.UNKNOWN_SERVER_ERROR, refused.detail)
     return Refused(Reason.NOT_COORDINATOR, refused.detail)

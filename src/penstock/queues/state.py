@@ -75,6 +75,10 @@ class Queue:
                 self.machine = ShareMachine(start=change.start)
             self.machine.apply(change)
 
+    def is_as(self, stored: QueueStored) -> bool:
+        """Whether this is what `stored` returned, and nothing has changed since."""
+        return self._stored is stored
+
     def stored(self) -> QueueStored:
         """The queue as a whole."""
         if self._stored is None:
@@ -110,12 +114,16 @@ class QueuesState:
 
     def _apply(self, record: QueueRecord) -> None:
         key = record.key
+        queue = self._queues.get(key)
         if isinstance(record, QueueStored):
-            self._queues[key] = Queue(record)
-            self._of_group.setdefault(key.group_id, {})[key] = None
+            # What it says itself to be is stored to shorten the log, and a million ranges take
+            # long to make.
+            if queue is None or not queue.is_as(record):
+                self._queues[key] = Queue(record)
+                self._of_group.setdefault(key.group_id, {})[key] = None
         elif isinstance(record, QueueRemoved):
             self._remove(key)
-        elif (queue := self._queues.get(key)) is None:
+        elif queue is None:
             # The log was cut before it: the queue as a whole comes later, or it was removed.
             return
         elif isinstance(record, QueueOpened):

@@ -86,7 +86,7 @@ class Admission:
         if header.attributes & _REFUSED_BITS:
             raise _refused_kind(header)
         if header.batch_length + LENGTH_OFFSET_OVERHEAD > self.size_max:
-            raise _too_large(header.size, self.size_max)
+            raise too_large(header.size, self.size_max)
         if header.max_timestamp - now_ms > self._after_max_ms:
             raise Refused(
                 Reason.INVALID_TIMESTAMP,
@@ -113,7 +113,7 @@ class Admission:
         attributes = header.attributes & ~CODEC_MASK | self._codec
         rewritten = seal(header._replace(attributes=attributes), compress(self._codec, payload))
         if len(rewritten) > self.size_max:
-            raise _too_large(len(rewritten), self.size_max)
+            raise too_large(len(rewritten), self.size_max)
         return rewritten
 
     def _check_ages(self, payload: bytes, header: BatchHeader, now_ms: int) -> None:
@@ -158,7 +158,7 @@ def _refused_kind(header: BatchHeader) -> Refused:
     )
 
 
-def _too_large(size: int, size_max: int) -> Refused:
+def too_large(size: int, size_max: int) -> Refused:
     return Refused(
         Reason.MESSAGE_TOO_LARGE, f"the batch takes {size} bytes, at most {size_max} are allowed"
     )

@@ -22,6 +22,7 @@ from penstock.model.errors import Reason, Refused, StorageDamaged
 from penstock.model.ids import Offset
 from penstock.records.batch import CorruptBatch, build_batch
 from penstock.records.record import Headers, Record
+from penstock.replication.admission import BATCH_BYTES_MAX, too_large
 from penstock.replication.commit import Commit, report_bug
 from penstock.replication.feed import Feed
 from penstock.replication.replay import decode_committed
@@ -178,6 +179,8 @@ class Host(Generic[S, R]):
                 for index, (key, value) in enumerate(encoded)
             ]
         )
+        if len(batch) > BATCH_BYTES_MAX:
+            raise too_large(len(batch), BATCH_BYTES_MAX)
         self.replica.append_own(batch)
         for record in records:
             self.state.apply(record)

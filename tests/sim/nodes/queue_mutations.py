@@ -326,7 +326,7 @@ def loses_a_range(self: Queue) -> QueueStored:
     return replace(stored, whole=replace(stored.whole, ranges=stored.whole.ranges[:-1]))
 
 
-@mutation("the log is cut where not every queue is whole", (ShareCoordinator, "_trim"))
+@mutation("the log is cut where not every queue is whole", (ShareCoordinator, "_shorten"))
 async def cuts_too_much(self: ShareCoordinator) -> None:
     """What was stored before the cut must be stored behind it again."""
     end = self.replica.log_end_offset

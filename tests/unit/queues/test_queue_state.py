@@ -142,6 +142,19 @@ def test_a_queue_with_leases_is_neither_moved_nor_removed() -> None:
         assert refused.reason is Reason.NON_EMPTY_GROUP
 
 
+def test_a_queue_that_is_stored_as_it_is_stays_the_same() -> None:
+    """It is not built again: it may have a million ranges."""
+    state = opened()
+    applied(state, decide_write(state, write()))
+    queue = state.get(KEY)
+    assert queue is not None
+    applied(state, [queue.stored()])
+    assert state.get(KEY) is queue
+    applied(state, [replace(queue.stored(), whole=ACKED)])
+    (summary,) = summarize(state, [KEY])
+    assert (summary.start, summary.leased_count) == (4, 0)
+
+
 def test_a_snapshot_brings_everything_back() -> None:
     state = opened()
     applied(state, decide_write(state, write()))

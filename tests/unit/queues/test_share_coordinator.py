@@ -2,18 +2,24 @@
 what was stored is there after a restart."""
 
 import asyncio
+from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from penstock.broker.queues import Queues
 from penstock.cluster.topic_names import SHARE_GROUP_STATE
 from penstock.model.errors import Reason, Refused
-from penstock.model.ids import GroupId, MemberId
+from penstock.model.ids import GroupId, MemberId, TopicId
+from penstock.queues import coordinator as coordinating
 from penstock.queues.commands import Change, Range, RecordState
 from penstock.queues.coordinator import ShareCoordinator
 from penstock.queues.decisions import Open, Write
 from penstock.queues.layout import QueueKey
+from penstock.queues.records import QueueRecord, QueueStored
+from penstock.replication import hosting
 from penstock.replication.replica import Replica
 from tests.unit.broker.queue_rig import QueueNode
 from tests.unit.lone_node import run
@@ -56,7 +62,7 @@ class Writer:
         stored = await self.coordinator.open(Open(key=self.key, term=self.term, opening=1))
         self.version, self.start = stored.version, max(0, stored.whole.start)
 
-    async def write(self) -> None:
+    async def write(self, *, ranges: int = 3) -> None:
         self.version += 1
         command = Write(
             key=self.key,
@@ -64,14 +70,18 @@ class Writer:
             opening=1,
             state_epoch=0,
             version=self.version,
-            changes=tuple(self._change() for _ in range(CHANGES_PER_WRITE)),
+            changes=tuple(self._change(ranges) for _ in range(CHANGES_PER_WRITE)),
         )
         await self.coordinator.write(command)
 
-    def _change(self) -> Change:
+    def _change(self, ranges: int) -> Change:
+        """Each range is another one, since the numbers of attempts differ."""
         self.start += 1
-        leased = Range(self.start, self.start + 2, RecordState.LEASED, 1, MemberId("m"), 30_000)
-        return Change(start=self.start, ranges=(leased,))
+        leased = (
+            Range(at, at, RecordState.LEASED, 1 + at % 3, MemberId("m"), 30_000)
+            for at in range(self.start, self.start + ranges)
+        )
+        return Change(start=self.start, ranges=tuple(leased))
 
 
 async def change(writers: list[Writer], count: int) -> None:
@@ -106,6 +116,75 @@ def test_the_log_stays_short_and_says_the_same_after_a_restart(tmp_path: Path) -
         again = await QueueNode.begin(tmp_path, **ONE)
         assert whole((await coordinator_of(again))._host.state) == before
         await again.stop()
+
+    run(scenario)
+
+
+def test_large_queues_are_stored_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several of them in one batch may be more than another node can be sent."""
+    monkeypatch.setattr(coordinating, "STORED_BYTES_AT_A_TIME_MAX", 4 * size_of(ranges=10))
+
+    async def scenario() -> None:
+        node = await QueueNode.begin(tmp_path, **ONE)
+        coordinator = await coordinator_of(node)
+        keys = [QueueKey(GROUP, node.topic_id, number) for number in range(22)]
+        for number, key in enumerate(keys):
+            writer = Writer(coordinator, key)
+            await writer.open()
+            await writer.write(ranges=1_000 if number < 2 else 10)
+        portions: list[list[QueueKey]] = []
+        submit = coordinator._submit
+
+        def counted(records: Sequence[QueueRecord]) -> asyncio.Future[None]:
+            portions.append([record.key for record in records])
+            return submit(records)
+
+        monkeypatch.setattr(coordinator, "_submit", counted)
+        await coordinator._store_wholes(keys)
+        assert [len(portion) for portion in portions] == [1, 1, 4, 4, 4, 4, 4]
+        assert list(chain.from_iterable(portions)) == keys
+        await node.stop()
+
+    run(scenario)
+
+
+def size_of(ranges: int) -> int:
+    whole = Change(start=0, ranges=(Range(0, 0, RecordState.ACKED, 1),) * ranges)
+    key = QueueKey(GROUP, TopicId(UUID(int=1)), 0)
+    return coordinating._size(QueueStored(key=key, whole=whole))
+
+
+def test_what_is_too_large_is_refused_and_the_log_is_not_shortened_at_each_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        node = await QueueNode.begin(tmp_path, **ONE)
+        coordinator = await coordinator_of(node)
+        coordinator._log_records_max = 20
+        large, small = (Writer(coordinator, QueueKey(GROUP, node.topic_id, at)) for at in (0, 1))
+        for writer in (large, small):
+            await writer.open()
+        await large.write(ranges=500)
+        monkeypatch.setattr(hosting, "BATCH_BYTES_MAX", 10_000)
+        tries = []
+        store_wholes = coordinator._store_wholes
+
+        async def counted(keys: Sequence[QueueKey]) -> None:
+            tries.append(keys)
+            await store_wholes(keys)
+
+        monkeypatch.setattr(coordinator, "_store_wholes", counted)
+        for _ in range(50):
+            await small.write()
+        assert len(tries) == 1
+        with pytest.raises(Refused, match="at most 10000 are allowed") as refused:
+            await small.write(ranges=500)
+        assert refused.value.reason is Reason.UNKNOWN_SERVER_ERROR
+        small.version -= 1
+        await small.write()
+        await node.stop()
 
     run(scenario)
 
