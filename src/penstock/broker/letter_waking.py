@@ -6,7 +6,8 @@ if its leader is another one now. Share coordinators know such queues, and ask t
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 from penstock.broker.leaderships import Leaderships
@@ -20,7 +21,7 @@ from penstock.queues.leading import LedQueue
 
 logger = logging.getLogger(__name__)
 
-# So often they are looked for, and so many at a time.
+# So often they are woken, and so many at a time: in turn, if there are more.
 WAKE_S: Final = 2.0
 WOKEN_MAX: Final = 1_000
 
@@ -51,6 +52,8 @@ class LetterWaking:
         self._peers = peers
         self._lead = lead
         self._task: asyncio.Task[None] | None = None
+        # Those whose turn is still to come.
+        self._left: Iterator[QueueKey] = iter(())
         peers.serve(calls.WAKE, self._answer)
 
     def start(self) -> None:
@@ -63,9 +66,15 @@ class LetterWaking:
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(WAKE_S)
-            keys = self._coordinators.with_letters(WOKEN_MAX)
-            led = by_leader(self._leaderships, keys)
+            led = by_leader(self._leaderships, self._next())
             await asyncio.gather(*(self._ask(*each) for each in led.items()))
+
+    def _next(self) -> list[QueueKey]:
+        keys = list(islice(self._left, WOKEN_MAX))
+        if not keys:
+            self._left = self._coordinators.with_letters()
+            keys = list(islice(self._left, WOKEN_MAX))
+        return keys
 
     async def _ask(self, node: BrokerId, keys: list[QueueKey]) -> None:
         if node == self._cluster.broker_id:

@@ -17,7 +17,6 @@ from collections.abc import (
     Sequence,
 )
 from functools import partial
-from itertools import chain, islice
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from penstock.broker.leaderships import Leaderships
@@ -251,10 +250,11 @@ class ShareCoordinators:
         )
         return {each.key: each for summaries in found for each in summaries}
 
-    def with_letters(self, count_max: int) -> list[QueueKey]:
-        """Of the coordinators on this node: queues that have something to send."""
-        found = (each.with_letters(count_max) for each in self._coordinators.values())
-        return list(islice(chain.from_iterable(found), count_max))
+    def with_letters(self) -> Iterator[QueueKey]:
+        """Of the coordinators on this node: queues that have something to send. Callers may wait
+        between two."""
+        for coordinator in list(self._coordinators.values()):
+            yield from coordinator.with_letters()
 
     async def _each(
         self,

@@ -168,9 +168,14 @@ class ShareCoordinator:
             if queue is not None:
                 yield queue
 
-    def with_letters(self, count_max: int) -> list[QueueKey]:
-        """Queues of which dead letters are on their way, whether or not they are led now."""
-        return self._host.state.with_letters(count_max) if self.is_active else []
+    def with_letters(self) -> Iterator[QueueKey]:
+        """Queues of which dead letters are on their way, whether or not they are led now. Callers
+        may wait between two."""
+        state = self._host.state
+        for key in state.with_letters() if self.is_active else ():
+            queue = state.get(key)
+            if self.is_active and queue is not None and queue.has_letters:
+                yield key
 
     async def remove_topics(self, is_gone: Callable[[TopicId], bool]) -> None:
         """Forgets the queues of topics that are gone, leases or not."""

@@ -8,7 +8,6 @@ elsewhere (`machine.py`); here is what became of it, for the leader that comes n
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import islice
 
 from penstock.model.ids import GroupId, TopicId
 from penstock.queues.commands import Change
@@ -152,9 +151,9 @@ class QueuesState:
     def of_group(self, group_id: GroupId) -> list[QueueKey]:
         return list(self._of_group.get(group_id, ()))
 
-    def with_letters(self, count_max: int) -> list[QueueKey]:
-        """Some of those that their leaders have something to send for."""
-        return list(islice(self._with_letters, count_max))
+    def with_letters(self) -> list[QueueKey]:
+        """Those that their leaders have something to send for."""
+        return list(self._with_letters)
 
     def of_topics(self, is_meant: Callable[[TopicId], bool]) -> list[QueueKey]:
         return [key for key in self._queues if is_meant(key.topic_id)]

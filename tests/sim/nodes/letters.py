@@ -57,7 +57,7 @@ def on_the_way(nodes: Sequence[SimulatedNode]) -> str:
     """Which queues still have something to send; empty if none has."""
     for node in nodes:
         if node.server is not None:
-            for key in node.server.services.queues._coordinators.with_letters(1):
+            for key in node.server.services.queues._coordinators.with_letters():
                 return f"{key} has dead letters on their way"
     return ""
 

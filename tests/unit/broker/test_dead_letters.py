@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.broker import letter_carrier
+from penstock.broker import letter_carrier, letter_waking
 from penstock.broker.queues import AckType
 from penstock.cluster.config_decisions import Edit, GroupResource, Operation, TopicResource
 from penstock.model.errors import Reason, Refused
@@ -366,6 +366,29 @@ def test_a_killed_node_goes_on_where_it_was(
         await until(again.is_settled)
         await again.give_up(b"d")
         await until(lambda: again.values() == [*expected, b"d"])
+        await again.stop()
+
+    run(whole)
+
+
+def test_more_queues_than_are_woken_at_a_time_are_woken_in_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that come first may have letters for long, and must not keep the others waiting."""
+    monkeypatch.setattr(letter_waking, "WAKE_S", 0.01)
+    monkeypatch.setattr(letter_waking, "WOKEN_MAX", 2)
+
+    async def whole() -> None:
+        auto = {"errors_deadletterqueue_auto_create_topics_enable": "false"}
+        node = await LettersNode.begin(tmp_path, partitions=5, **auto)
+        await node.set_group(**EARLIEST, **LETTERS)
+        for partition in range(5):
+            await node.send(b"bad", partition=partition)
+            await node.poll(partitions=[partition])
+            assert await node.acknowledge(0, 0, AckType.REJECT, partition=partition) is None
+        node.kill()
+        again = await LettersNode.begin(tmp_path, **auto)
+        await until(lambda: {key.partition for key in again.queues._led} == set(range(5)))
         await again.stop()
 
     run(whole)
