@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import Executor
 from contextlib import suppress
 from functools import partial
+from typing import TypeVar
 
 from penstock.broker.attempt_traces import AttemptTraces, TracedQueue
 from penstock.broker.cold_reads import ColdReads
@@ -69,6 +70,9 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
+
+K = TypeVar("K")
+L = TypeVar("L")
 
 # Queues that one node leads at a time, over all groups.
 QUEUES_MAX = 50_000
@@ -148,6 +152,7 @@ class Queues:
         self._led: dict[QueueKey, LedQueue] = {}
         self._replicas: dict[LedQueue, Replica] = {}
         self._of_partition: dict[PartitionId, dict[GroupId, LedQueue]] = {}
+        self._of_group: dict[GroupId, dict[QueueKey, LedQueue]] = {}
         self._openings = 0
         # When it is looked next for queues that nobody uses, in general and while there are too
         # many.
@@ -200,9 +205,8 @@ class Queues:
     def _on_change(self, change: ClusterChange) -> None:
         """A group that is not paused any more has polls that wait."""
         if isinstance(change, GroupConfigChanged):
-            for key, queue in list(self._led.items()):
-                if key.group_id == change.group:
-                    queue.tell_news()
+            for queue in self._led_of(GroupId(change.group)):
+                queue.tell_news()
 
     # Records
 
@@ -261,11 +265,8 @@ class Queues:
     ) -> None:
         """The member gives back all it has: of these partitions, or of all that are open here."""
         if keys is None:
-            keys = [
-                (key.topic_id, key.partition)
-                for key, queue in self._led.items()
-                if key.group_id == group_id and queue.is_open
-            ]
+            led = self._led_of(group_id)
+            keys = [(queue.key.topic_id, queue.key.partition) for queue in led if queue.is_open]
         outcomes = await QueueDecisions(
             self.lead, group_id, keys, lambda queue, place: queue.release(member_id)
         )
@@ -420,8 +421,8 @@ class Queues:
     async def _answer_release(self, _: BrokerId, payload: bytes) -> bytes:
         group_id, member_ids = calls.decoded(payload, calls.read_members)
         gone = frozenset(member_ids)
-        for key, queue in list(self._led.items()):
-            if key.group_id == group_id and queue.is_open:
+        for queue in self._led_of(group_id):
+            if queue.is_open:
                 for member_id in gone & queue.holders():
                     queue.release(MemberId(member_id))
         return b""
@@ -442,7 +443,12 @@ class Queues:
         queue = self._led[key] = self._new(key, replica)
         self._replicas[queue] = replica
         self._of_partition.setdefault(replica.key, {})[group_id] = queue
+        self._of_group.setdefault(group_id, {})[key] = queue
         return queue
+
+    def _led_of(self, group_id: GroupId) -> list[LedQueue]:
+        """Those of a group, without a look at all others."""
+        return list(self._of_group.get(group_id, {}).values())
 
     def replica_of(self, queue: LedQueue) -> Replica:
         try:
@@ -491,11 +497,10 @@ class Queues:
         self._letters.drop(queue)
         if self._led.get(queue.key) is not queue:
             return
-        del self._led[queue.key]
-        key = self._replicas.pop(queue).key
-        del self._of_partition[key][queue.key.group_id]
-        if not self._of_partition[key]:
-            del self._of_partition[key]
+        key, group_id = queue.key, queue.key.group_id
+        del self._led[key]
+        _remove(self._of_partition, self._replicas.pop(queue).key, group_id)
+        _remove(self._of_group, group_id, key)
 
     def _make_room(self) -> None:
         """Closes queues that nobody uses: some now and then, and all if there are too many."""
@@ -529,6 +534,13 @@ class Queues:
     def _close_all(self, refused: Refused) -> None:
         for queue in list(self._led.values()):
             queue.close(refused)
+
+
+def _remove(index: dict[K, dict[L, LedQueue]], key: K, entry: L) -> None:
+    found = index[key]
+    del found[entry]
+    if not found:
+        del index[key]
 
 
 def _keys(group_id: GroupId, wanted: Mapping[TopicId, Collection[int]]) -> Iterable[QueueKey]:

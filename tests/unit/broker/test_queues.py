@@ -3,6 +3,7 @@
 import asyncio
 import errno
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -14,13 +15,27 @@ from penstock.model.errors import Reason, Refused
 from penstock.model.file_ranges import FileRange
 from penstock.model.ids import GroupId, MemberId, TopicId
 from penstock.queues.commands import AcquiredRange
+from penstock.queues.layout import QueueKey
+from penstock.queues.leading import LedQueue
 from penstock.records.batch import parse_header
 from penstock.replication.replica import Replica
 from penstock.storage.log import Log, Scrubbed
-from tests.unit.broker.queue_rig import TOPIC, G, M, N, QueueNode, data_of, leased, turns
+from tests.unit.broker.queue_rig import (
+    EARLIEST,
+    TOPIC,
+    G,
+    M,
+    N,
+    QueueNode,
+    data_of,
+    leased,
+    turns,
+)
 from tests.unit.lone_node import run
 from tests.unit.storage.rot import misplace_batch
 from tests.waiting import until
+
+OTHERS = GroupId("others")
 
 
 def test_a_record_is_leased_to_one_consumer_and_acknowledged(tmp_path: Path) -> None:
@@ -212,6 +227,41 @@ def test_members_that_are_gone_from_their_group_have_no_leases(tmp_path: Path) -
         assert refused.reason is Reason.INVALID_RECORD_STATE
         kept = node.queues.lead(G, node.topic_id, 1)
         assert kept.holders() == {N}, "others keep what they have"
+        await node.stop()
+
+    run(scenario)
+
+
+class Unwalked(dict[QueueKey, LedQueue]):
+    """Queues that are found by name, and never gone through."""
+
+    def _walk(self) -> Any:
+        raise AssertionError("somebody goes through all queues")
+
+    __iter__ = items = keys = values = _walk
+
+
+def test_who_leaves_a_group_does_not_cost_a_look_at_the_queues_of_others(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        node = await QueueNode.begin(tmp_path)
+        await node.make_queues(OTHERS)
+        await node.set_group(OTHERS, **EARLIEST)
+        await node.send(b"a")
+        for group_id in (G, OTHERS):
+            assert leased(await node.poll(group_id=group_id)) == [b"a"]
+        queues = node.queues
+        led, queues._led = queues._led, Unwalked(queues._led)
+        await queues.release(G, M)
+        assert leased(await node.poll(N)) == [b"a"]
+        await queues.members_gone(G, [N])
+        waiting = node.ask(M, records_max=1)
+        assert leased((await waiting)[0]) == [b"a"]
+        await node.set_group(G, **EARLIEST)
+        assert queues.lead(OTHERS, node.topic_id, 0).holders() == {M}, "others keep what they have"
+        queues._led = led
+        await node.topics.delete([TOPIC])
+        await until(lambda: not queues._led)
+        assert (queues._of_group, queues._of_partition) == ({}, {})
         await node.stop()
 
     run(scenario)
