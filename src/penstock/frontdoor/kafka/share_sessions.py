@@ -111,13 +111,14 @@ class ShareSessions:
     def open(
         self, key: SessionKey, connection_id: int, partitions: Sequence[ShareKey]
     ) -> ShareSession:
-        """Takes the place of a session that the member has already."""
-        self.close(key)
-        if len(self._sessions) >= self._sessions_max:
+        """Takes the place of a session that the member has already, which stays if this one is
+        refused."""
+        session, before = ShareSession(key, connection_id, partitions), self.find(key)
+        if before is None and len(self._sessions) >= self._sessions_max:
             detail = f"There are {self._sessions_max} share sessions on this broker."
             raise RefusedWith(ErrorCode.SHARE_SESSION_LIMIT_REACHED, detail)
-        session = ShareSession(key, connection_id, partitions)
-        self._check_room(len(session))
+        self._check_room(len(session) - (0 if before is None else len(before)))
+        self.close(key)
         self._sessions[key] = session
         self._by_connection.setdefault(connection_id, {})[key] = None
         self._partition_count += len(session)

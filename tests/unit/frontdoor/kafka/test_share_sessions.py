@@ -154,3 +154,14 @@ def test_there_is_a_limit_to_their_partitions() -> None:
     sessions.open(key("b"), HERE, [FIRST])
     sessions.connection_closed(HERE)
     sessions.open(key("b"), HERE, [FIRST, SECOND])
+
+
+def test_a_session_that_is_refused_leaves_the_one_before_it() -> None:
+    sessions = ShareSessions(2, partitions_max=3)
+    before = sessions.open(key("a"), HERE, [FIRST, SECOND])
+    sessions.open(key("b"), HERE, [FIRST])
+    with pytest.raises(Refused):
+        sessions.open(key("a"), THERE, [FIRST, SECOND, THIRD])
+    assert sessions.step(key("a"), 1) is before
+    after = sessions.open(key("a"), THERE, [SECOND, THIRD])
+    assert sessions.find(key("a")) is after, "the one before it makes room"
