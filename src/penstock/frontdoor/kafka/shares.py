@@ -50,9 +50,22 @@ class Shares:
         for session in self.sessions.connection_closed(connection_id):
             self._start(session.key, None)
 
-    async def release(self, key: SessionKey, shares: Iterable[ShareKey] | None = None) -> None:
-        """Gives back what the member has on this broker, or of these partitions. It goes on if the
-        client is gone meanwhile."""
+    async def end(self, key: SessionKey, acks: "Acknowledging") -> dict[ShareKey, Refused | None]:
+        """Closes a session with its last acks. Once they are decided the member gives back all
+        else that it has, also if the client is gone meanwhile: no connection has the session then.
+        """
+        self.sessions.close(key)
+        try:
+            await acks.decided()
+        finally:
+            releasing = self._start(key, None)
+        outcomes = await acks.outcomes()
+        await asyncio.wait([releasing], timeout=RELEASE_SECONDS_MAX)
+        return outcomes
+
+    async def release(self, key: SessionKey, shares: Iterable[ShareKey]) -> None:
+        """Gives back what the member has of these partitions. It goes on if the client is gone
+        meanwhile."""
         await asyncio.wait([self._start(key, shares)], timeout=RELEASE_SECONDS_MAX)
 
     def _start(self, key: SessionKey, shares: Iterable[ShareKey] | None) -> asyncio.Task[None]:

@@ -43,6 +43,7 @@ from penstock.protocol.kafka.messages.share_fetch import (
     ShareForgottenTopic,
 )
 from tests.unit.frontdoor.kafka.kit import open_house, request_frame
+from tests.waiting import until
 
 TOPIC, NOBODY = TopicId(UUID(int=5)), UUID(int=6)
 PARTITIONS = 3
@@ -57,13 +58,21 @@ Acks = dict[Any, dict[int, list[tuple[int, int, list[int]]]]]
 
 
 class FakeDecisions:
-    def __init__(self, outcomes: dict[Place, Refused | None], may_store: asyncio.Event) -> None:
+    def __init__(
+        self,
+        outcomes: dict[Place, Refused | None],
+        may_decide: asyncio.Event,
+        may_store: asyncio.Event,
+    ) -> None:
         self._outcomes = outcomes
+        self._may_decide = may_decide
         self._may_store = may_store
 
-    async def decided(self) -> None: ...
+    async def decided(self) -> None:
+        await self._may_decide.wait()
 
     def __await__(self) -> Generator[Any, None, dict[Place, Refused | None]]:
+        yield from self._may_decide.wait().__await__()
         yield from self._may_store.wait().__await__()
         return self._outcomes
 
@@ -82,6 +91,9 @@ class FakeQueues:
         self.waits = False
         self.may_release = asyncio.Event()
         self.may_release.set()
+        # Whether acks are decided, and stored.
+        self.may_decide = asyncio.Event()
+        self.may_decide.set()
         self.may_store = asyncio.Event()
         self.may_store.set()
 
@@ -103,7 +115,7 @@ class FakeQueues:
         assert (group_id, member_id) == (GROUP, MEMBER)
         self.acks.append({place: list(batches) for place, batches in acks.items()})
         outcomes = {place: self.outcomes.get(place) for place in acks}
-        return FakeDecisions(outcomes, self.may_store)
+        return FakeDecisions(outcomes, self.may_decide, self.may_store)
 
     async def release(
         self, group_id: GroupId, member_id: MemberId, keys: Collection[Place] | None = None
@@ -305,6 +317,29 @@ async def test_a_session_ends_with_an_acknowledgement_too() -> None:
     door.queues.released.clear()
     await door.acknowledge({}, share_session_epoch=-1)
     assert door.queues.released == [None]
+    assert len(door.shares.sessions) == 0
+
+
+@pytest.mark.parametrize("is_decided", [False, True])
+@pytest.mark.parametrize("is_fetch", [False, True])
+async def test_leases_go_back_if_the_client_leaves_before_its_last_acks_are_stored(
+    is_fetch: bool, is_decided: bool
+) -> None:
+    door = Door()
+    await door.fetch(epoch=0, partitions=[0])
+    door.queues.released.clear()
+    (door.queues.may_store if is_decided else door.queues.may_decide).clear()
+    acks: Acks = {TOPIC: {0: [(3, 4, [ACCEPT])]}}
+    last = (
+        door.fetch(epoch=-1, acks=acks)
+        if is_fetch
+        else door.acknowledge(acks, share_session_epoch=-1)
+    )
+    task = asyncio.get_running_loop().create_task(last)
+    await until(lambda: len(door.queues.acks) == 1)
+    task.cancel()
+    door.shares.connection_closed(1)
+    await until(lambda: door.queues.released == [None])
     assert len(door.shares.sessions) == 0
 
 

@@ -41,15 +41,13 @@ async def handle(call: Call, request: ShareAcknowledgeRequest) -> ShareAcknowled
         raise RefusedWith(ErrorCode.INVALID_SHARE_SESSION_EPOCH, detail)
     if epoch == FINAL_EPOCH:
         shares.sessions.get(key)
-        shares.sessions.close(key)
     else:
         shares.sessions.step(key, epoch)
     may_renew = call.version >= FIRST_RENEWING_VERSION and request.is_renew_ack
     claims = read_claims(call.services.topics, request.topics, may_renew=may_renew)
     queues = call.services.queues
-    outcomes = await Acknowledging(queues, key, claims).outcomes()
-    if epoch == FINAL_EPOCH:
-        await shares.release(key)
+    acks = Acknowledging(queues, key, claims)
+    outcomes = await (shares.end(key, acks) if epoch == FINAL_EPOCH else acks.outcomes())
     parts = {share: _part(share, refused) for share, refused in outcomes.items()}
     return ShareAcknowledgeResponse(
         acquisition_lock_timeout_ms=queues.lock_duration_ms(key.group_id),

@@ -96,17 +96,17 @@ async def _serve(call: Call, request: ShareFetchRequest) -> ShareFetchResponse:
     _check(request)
     session = await _session(call, request, key)
     acks = Acknowledging(call.services.queues, key, _claims(call, request))
-    await acks.decided()
     parts: Parts = {share: _new_part(share) for share in acks.places}
+    if session is None:
+        _add_outcomes(parts, await call.connection.shares.end(key, acks))
+        return _response(call, key, parts)
+    await acks.decided()
     try:
-        if session is not None:
-            await _fetch(call, request, key, session, parts)
+        await _fetch(call, request, key, session, parts)
         _add_outcomes(parts, await acks.outcomes())
     except BaseException:
         _release(parts.values())
         raise
-    if session is None:
-        await call.connection.shares.release(key)
     return _response(call, key, parts)
 
 
@@ -143,11 +143,10 @@ def _wait_ms(call: Call, request: ShareFetchRequest) -> int:
 
 
 async def _session(call: Call, request: ShareFetchRequest, key: SessionKey) -> ShareSession | None:
-    """The session of the request; None if it has just been closed."""
+    """The session of the request; None if this is its last one."""
     shares, epoch = call.connection.shares, request.share_session_epoch
     if epoch == FINAL_EPOCH:
         shares.sessions.get(key)
-        shares.sessions.close(key)
         return None
     named = _named(request)
     if epoch != INITIAL_EPOCH:
