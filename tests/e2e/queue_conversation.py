@@ -88,7 +88,9 @@ def bad_fetches(s: Share) -> None:
     g = "g-bad"
     group_with(s, g, 3, "a")
     s.fetch("acknowledges at once", g, "a", acks={T: [(0, 0, [ACCEPT])]})
-    for odd in ({"group_id": None}, {"member_id": None}, {"member_id": "m" * 37}):
+    odd_ids: list[dict[str, Any]] = [{"group_id": None}]
+    odd_ids += [{"member_id": member_id} for member_id in (None, "", "m" * 37)]
+    for odd in odd_ids:
         s.fetch(f"odd {odd}", g, "a", [T], **odd)
         s.acknowledge(f"odd {odd}", g, "a", {T: [(0, 0, [ACCEPT])]}, **odd)
     s.fetch("unknown partition", g, "a", [("t", 7)], **SHORT)
@@ -341,6 +343,16 @@ def strangers(s: Share) -> None:
     s.configure("g-nobody", share_auto_offset_reset="earliest")
     s.fetch("nobody has joined", "g-nobody", "c", [T])
     s.describe("g-nobody", ("t", [0]))
+    acks: Acks = {T: [(0, 0, [ACCEPT])]}
+    strange = {"unknown": s.prefix + "g-nobody", "empty": "", "long": "g" * 10_000}
+    for g, group_id in strange.items():
+        odd: dict[str, Any] = {"group_id": group_id}
+        s.fetch("nobody has joined", g, "d", [T], **SHORT, **odd)
+        s.acknowledge("nobody has joined", g, "d", acks, **odd)
+        s.fetch("acknowledges", g, "d", acks=acks, **SHORT, **odd)
+        s.fetch("acknowledges and closes", g, "d", acks=acks, epoch=FINAL, **SHORT, **odd)
+        s.fetch("opens again", g, "d", **SHORT, **odd)
+        s.acknowledge("acknowledges and closes", g, "d", acks, epoch=FINAL, **odd)
 
 
 def deviations(s: Share) -> None:

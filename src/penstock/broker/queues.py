@@ -220,7 +220,6 @@ class Queues:
         return await self._counted(self._poll(query))
 
     def _poll(self, query: AcquireQuery) -> Poll:
-        check_names(query.group_id, query.member_id)
         wait_ms = min(query.wait_ms_max, self._limits.fetch_wait_ms_max)
         return Poll(
             query,
@@ -248,7 +247,6 @@ class Queues:
         acks: Mapping[Place, Sequence[AckBatch]],
     ) -> QueueDecisions:
         """For each partition why it is refused, or None once it is stored."""
-        check_names(group_id, member_id)
         return QueueDecisions(
             self.lead,
             group_id,
@@ -370,7 +368,7 @@ class Queues:
     async def redrive(self, group_id: GroupId, topic: str, limit: int) -> RedriveResult:
         """Brings back what the group has given up of a topic, from its dead-letter topic: at most
         `limit` records. Asked again, it goes on."""
-        check_names(group_id, MemberId(""))
+        check_group_id(group_id)
         return await self._redriving.redrive(group_id, topic, limit)
 
     # Queues that were changed behind the back of their leaders
@@ -437,6 +435,8 @@ class Queues:
         if queue is not None:
             queue.used_at = self._clock.monotonic()
             return queue
+        if not _is_group_id(group_id):
+            raise Refused(Reason.GROUP_ID_NOT_FOUND, "no group has such an id")
         replica = self._partitions.get_by_id(topic_id, partition)
         replica.check_leader()
         self._make_room()
@@ -549,7 +549,10 @@ def _keys(group_id: GroupId, wanted: Mapping[TopicId, Collection[int]]) -> Itera
             yield QueueKey(group_id, topic_id, partition)
 
 
-def check_names(group_id: GroupId, member_id: MemberId) -> None:
-    if not group_id or max(len(group_id), len(member_id)) > TEXT_LENGTH_MAX:
-        detail = "a group id must not be empty, and no id very long"
-        raise Refused(Reason.INVALID_GROUP_ID, detail)
+def check_group_id(group_id: GroupId) -> None:
+    if not _is_group_id(group_id):
+        raise Refused(Reason.INVALID_GROUP_ID, "a group id must not be empty or very long")
+
+
+def _is_group_id(group_id: GroupId) -> bool:
+    return 0 < len(group_id) <= TEXT_LENGTH_MAX

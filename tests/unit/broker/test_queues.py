@@ -170,6 +170,9 @@ def test_who_did_not_join_makes_no_queue(tmp_path: Path) -> None:
         answer = await node.poll(group_id=stranger)
         assert answer.reason is Reason.GROUP_ID_NOT_FOUND
         assert await node.queues.describe_offsets(stranger, None) == {}
+        for odd in (GroupId(""), GroupId("g" * 10_000)):
+            answer = await node.poll(group_id=odd)
+            assert answer.reason is Reason.GROUP_ID_NOT_FOUND, "nobody can join it"
         await node.make_queues(stranger)
         await node.set_group(stranger, **{"share.auto.offset.reset": "earliest"})
         assert leased(await node.poll(group_id=stranger)) == [b"a"], "once somebody has joined"

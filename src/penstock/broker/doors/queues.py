@@ -18,11 +18,11 @@ from penstock.broker.doors.desk import Desk, Method
 from penstock.broker.doors.queue_leaders import UNAVAILABLE
 from penstock.broker.doors.streams import unknown_topic
 from penstock.broker.forwarding import PASSING, Attempts
-from penstock.broker.queues import check_names
+from penstock.broker.queues import check_group_id
 from penstock.broker.topics import Topic, check_topic_name
 from penstock.cluster.queue_settings import PAUSED_TOPICS
 from penstock.model.errors import Reason, Refused
-from penstock.model.ids import BrokerId, GroupId, MemberId
+from penstock.model.ids import BrokerId, GroupId
 from penstock.model.lease_tokens import door_member
 from penstock.queues.settling import Outcome, Verb
 
@@ -48,7 +48,7 @@ _BROUGHT_ABOUT: Final = {Verb.ACK: Outcome.DONE, Verb.REJECT: Outcome.DONE}
 
 
 def _topic(desk: Desk, name: str, group: str) -> Topic:
-    check_names(GroupId(group), MemberId(""))
+    check_group_id(GroupId(group))
     topic = desk.services.topics.find(name)
     if topic is None:
         check_topic_name(name)

@@ -89,7 +89,7 @@ class Shares:
 
 
 def session_key(group_id: str | None, member_id: str | None) -> SessionKey:
-    if group_id is None or member_id is None or len(member_id) > MEMBER_ID_LENGTH_MAX:
+    if group_id is None or not member_id or len(member_id) > MEMBER_ID_LENGTH_MAX:
         raise Refused(Reason.INVALID_REQUEST, "The request has no group, or no proper member id.")
     return SessionKey(GroupId(group_id), MemberId(member_id))
 
@@ -193,9 +193,17 @@ class Acknowledging:
     async def outcomes(self) -> dict[ShareKey, Refused | None]:
         outcomes = dict(self._claims.refused)
         if self._decisions is not None:
-            outcomes |= await self._decisions
+            decided = await self._decisions
+            outcomes |= {share: _as_kafka(refused) for share, refused in decided.items()}
             outcomes |= dict.fromkeys(self._claims.empty)
         return outcomes
+
+
+def _as_kafka(refused: Refused | None) -> Refused | None:
+    """What no member of the group has asked for is no partition of the group's."""
+    if refused is not None and refused.reason is Reason.GROUP_ID_NOT_FOUND:
+        return Refused(Reason.UNKNOWN_TOPIC_OR_PARTITION, refused.detail)
+    return refused
 
 
 # Answers

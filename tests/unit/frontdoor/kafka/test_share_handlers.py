@@ -360,12 +360,13 @@ async def test_the_refusal_of_one_session_too_many_waits_as_long_as_a_fetch() ->
     [
         {"group_id": None},
         {"member_id": None},
+        {"member_id": ""},
         {"member_id": "m" * 37},
         {"share_acquire_mode": 2},
         {"is_renew_ack": True},
         {"acks": {TOPIC: {0: [(0, 0, [ACCEPT])]}}},
     ],
-    ids=lambda fields: next(iter(fields)),
+    ids=lambda fields: str(next(iter(fields.items())))[:20],
 )
 async def test_a_bad_request_is_refused_as_a_whole(fields: dict[str, Any]) -> None:
     door = Door()
@@ -515,6 +516,10 @@ async def test_a_queue_that_no_member_asked_for_fails_as_on_kafka_but_says_why()
     answer = await door.fetch(epoch=0, partitions=[0, 2])
     assert codes(answer) == {(5, 2): (ErrorCode.UNKNOWN_SERVER_ERROR, NONE)}
     assert answer.responses[0].partitions[0].error_message == "nobody has joined"
+    door.queues.outcomes[TOPIC, 2] = Refused(Reason.GROUP_ID_NOT_FOUND, "nobody has joined")
+    acknowledged = await door.acknowledge({TOPIC: {2: [(0, 0, [ACCEPT])]}})
+    assert codes(acknowledged) == {(5, 2): (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,)}
+    assert acknowledged.responses[0].partitions[0].error_message == "nobody has joined"
 
 
 async def test_who_asks_the_wrong_broker_learns_the_right_one() -> None:

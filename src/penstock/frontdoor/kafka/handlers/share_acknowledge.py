@@ -6,6 +6,8 @@
 - The request says the next epoch of the member's share session (`share_fetch`). Epoch -1 closes the
   session and gives all other leases back. No epoch opens one.
 - What lies below the first offset that is not done was taken earlier, and is taken again.
+- Of a partition that no member of the group has asked for nothing is leased:
+  UNKNOWN_TOPIC_OR_PARTITION. Nobody has joined a group whose id is empty.
 - A client that asks the wrong broker learns the right one.
 """
 
