@@ -145,7 +145,7 @@ class Carrier:
 
     async def _make_plan(self) -> bool:
         queue, owner = self._queue, self._owner
-        before = queue.machine.letters
+        opening, before = queue.opening, queue.machine.letters
         chosen = self._chosen()
         if not chosen:
             return False
@@ -158,8 +158,8 @@ class Carrier:
             identity = await owner.identities.identify(None)
             sender = Sender(topic.topic_id, partition, identity.producer_id)
         batch = await self._batch(records, sender)
-        if not queue.is_open or queue.machine.letters != before:
-            # It was opened again meanwhile, with whatever is stored.
+        if queue.opening != opening or queue.machine.letters != before:
+            # What is stored may be that other records are dying, or fewer.
             return True
         if await self._end_circles(chosen, records):
             return True

@@ -280,17 +280,18 @@ class Poll:
         queue = part.queue
         assert queue is not None
         for _ in range(STEPS_MAX):
+            opening = queue.opening
             found = await self._read(part, min(share, part.answer.wanted.bytes_max))
             if found is None:
                 return
             try:
-                found = await self._look_into(part, queue, found)
+                found = await self._look_into(part, queue, found, opening)
                 if queue.settings.has_expiry:
-                    found = await self._drop_expired(part, queue, found)
+                    found = await self._drop_expired(part, queue, found, opening)
             except BaseException:
                 found.range.release()
                 raise
-            if self._lease(part, queue, found):
+            if self._lease(part, queue, found, opening):
                 return
             if part.looked is not None:
                 # So that what is to be stored does not pile up.
@@ -302,7 +303,7 @@ class Poll:
             # there may be something behind it.
         queue.tell_news()
 
-    def _lease(self, part: _Part, queue: LedQueue, found: Found) -> bool:
+    def _lease(self, part: _Part, queue: LedQueue, found: Found, opening: int) -> bool:
         query = self._query
         try:
             acquired, commit = queue.acquire(
@@ -312,6 +313,7 @@ class Poll:
                 batch_size=query.batch_size,
                 is_exact=query.is_exact,
                 read_from=found.read_from,
+                opening=opening,
                 lease_ms=query.lease_ms,
             )
         except BaseException:
@@ -341,7 +343,7 @@ class Poll:
             replica, offset, bytes_max, queue.machine.letters.copiers, needed
         )
 
-    async def _look_into(self, part: _Part, queue: LedQueue, found: Found) -> Found:
+    async def _look_into(self, part: _Part, queue: LedQueue, found: Found, opening: int) -> Found:
         """If the queue has to know more of records before it delivers them: that, of the next
         ones. What is new and was not looked into is left out."""
         first = queue.unlooked_from()
@@ -360,19 +362,19 @@ class Poll:
                 now_ms=self._clock.now_ms(),
                 settings=self._finder.settings_of(queue),
             )
-            part.looked = queue.look(spans_of(new), looked)
+            part.looked = queue.look(spans_of(new), looked, opening=opening)
         return found._replace(batches=[*known, *new])
 
-    async def _drop_expired(self, part: _Part, queue: LedQueue, found: Found) -> Found:
+    async def _drop_expired(
+        self, part: _Part, queue: LedQueue, found: Found, opening: int
+    ) -> Found:
         """What is too old is given up before it is delivered. Only what was looked at goes on."""
         batches = looked_at_a_time(found.batches)
         expired = await self._reads.expired(
             found.range, batches, now_ms=self._clock.now_ms(), settings=queue.settings
         )
         if expired:
-            change, count = queue.machine.decide_outdated(expired, queue.settings)
-            queue.expired_count += count
-            part.looked = queue.decide(lambda _: change)
+            part.looked = queue.drop_expired(expired, opening=opening)
         return found._replace(batches=batches)
 
     def _cut(self, part: _Part, found: Found) -> int:

@@ -128,6 +128,17 @@ class LedQueue:
         return self._machine is not None
 
     @property
+    def opening(self) -> int:
+        """Which opening of the queue this is. The next one may know less: what was found out for
+        this one must not be decided there. Raises Refused if the queue is not open."""
+        self._open_machine()
+        return self._storing.opening
+
+    def _check_opening(self, opening: int) -> None:
+        if self.opening != opening:
+            raise Refused(Reason.COORDINATOR_NOT_AVAILABLE, f"{self.key} was opened again")
+
+    @property
     def is_idle(self) -> bool:
         """Whether nothing is lost if it is closed: nobody waits, and nothing is leased."""
         is_quiet = not (self._waiters or self._storing.is_busy or self._tasks)
@@ -264,10 +275,12 @@ class LedQueue:
         batch_size: int,
         is_exact: bool,
         read_from: int,
+        opening: int,
         lease_ms: int | None = None,
     ) -> tuple[tuple[AcquiredRange, ...], Commit]:
-        """Leases records of what was read; they may leave when the commit is settled. Without
-        `lease_ms` they are leased for as long as the group's settings say."""
+        """Leases records of what was read since this opening; they may leave when the commit is
+        settled. Without `lease_ms` they are leased for as long as the group's settings say."""
+        self._check_opening(opening)
         settings, machine = self._settings_of(), self._open_machine()
         if lease_ms is not None:
             settings = replace(settings, lease_ms=lease_ms)
@@ -399,8 +412,10 @@ class LedQueue:
             self._is_looking = False
             self.tell_news()
 
-    def look(self, spans: Sequence[Span], looked: Looked) -> Commit:
-        """Batches were looked into; settled once it is stored which of them are delayed."""
+    def look(self, spans: Sequence[Span], looked: Looked, *, opening: int) -> Commit:
+        """Batches were looked into since this opening; settled once it is stored which of them are
+        delayed."""
+        self._check_opening(opening)
         machine = self._open_machine()
         end = machine.end
         change = machine.decide_look(spans, looked.later, self._settings_of())
@@ -410,6 +425,13 @@ class LedQueue:
         self._count_wrong(looked)
         self._set_due_alarm()
         return commit
+
+    def drop_expired(self, spans: Sequence[Span], *, opening: int) -> Commit:
+        """Since this opening, these records were found to be too old to be delivered."""
+        self._check_opening(opening)
+        change, count = self._open_machine().decide_outdated(spans, self._settings_of())
+        self.expired_count += count
+        return self.decide(lambda _: change)
 
     def _count_wrong(self, looked: Looked) -> None:
         wrong = self.wrong_times

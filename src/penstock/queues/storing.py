@@ -45,7 +45,7 @@ class Storing:
         self._run = run
         # It has to call `void`, after all that belongs to what was decided is gone.
         self._on_failed = on_failed
-        self._opening = 0
+        self.opening = 0
         self._state_epoch = 0
         self._version = 0
         # What is to be stored next, who waits for it, and who waits for what is under way.
@@ -60,7 +60,7 @@ class Storing:
         return bool(self.pending) or self.under_way is not None
 
     def opened(self, stored: QueueStored, opening: int) -> None:
-        self._opening = opening
+        self.opening = opening
         self._state_epoch, self._version = stored.state_epoch, stored.version
 
     def submit(self, change: Change) -> Commit:
@@ -119,7 +119,7 @@ class Storing:
         return Write(
             key=self._key,
             term=self._term,
-            opening=self._opening,
+            opening=self.opening,
             state_epoch=self._state_epoch,
             version=self._version + 1,
             changes=changes,

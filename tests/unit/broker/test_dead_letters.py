@@ -1,5 +1,6 @@
 """What a group gives up goes to its dead-letter topic, once, whatever fails on the way."""
 
+import asyncio
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.broker import letter_carrier, letter_waking
+from penstock.broker.letter_reading import OriginalRecords
 from penstock.broker.queues import AckType
 from penstock.cluster.config_decisions import Edit, GroupResource, Operation, TopicResource
 from penstock.model.errors import Reason, Refused
@@ -333,6 +335,36 @@ def test_records_are_dying_until_the_topic_has_them(tmp_path: Path) -> None:
         publishing.goes_on.set()
         await node.until_sent(2)
         await until(lambda: _stored(node).dying_count == 0)
+
+    on_node(scenario, tmp_path)
+
+
+def test_no_letter_is_planned_for_a_queue_as_it_was_before_it_was_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(node: LettersNode) -> None:
+        publishing = Publishing(node)
+        read, is_read, goes_on = OriginalRecords.read, asyncio.Event(), asyncio.Event()
+
+        async def read_late(*args: Any) -> Any:
+            found = await read(*args)
+            is_read.set()
+            await goes_on.wait()
+            return found
+
+        monkeypatch.setattr(OriginalRecords, "read", read_late)
+        await node.give_up(b"a")
+        await is_read.wait()
+        carrier = node.queues._letters._carriers[node.led].task
+        # It is to be delivered again, so it is not dying any more.
+        queue = node.led
+        assert await node.queues._coordinators.alter({queue.key: 0}) == {queue.key: None}
+        queue._void(Refused(Reason.COORDINATOR_NOT_AVAILABLE, "its state was changed"))
+        await queue.open()
+        goes_on.set()
+        await carrier
+        assert publishing.batches == []
+        assert leased(await node.poll()) == [b"a"]
 
     on_node(scenario, tmp_path)
 

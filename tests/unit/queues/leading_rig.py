@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Container, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from penstock.model.errors import Reason, Refused
@@ -25,6 +25,14 @@ KEY = QueueKey(GroupId("workers"), TopicId(UUID(int=7)), 0)
 M, N = MemberId("m"), MemberId("n")
 # Batches that a poll reads.
 READ_MAX = 20
+
+
+class Read(NamedTuple):
+    """What a poll found in the log, and in which opening of the queue."""
+
+    first: int
+    spans: Sequence[tuple[int, int]]
+    opening: int
 
 
 class FakeLog:
@@ -159,25 +167,36 @@ class Leader:
         await self.queue.open()
         return self
 
-    def acquire(
-        self, member_id: MemberId = M, count: int = 500
-    ) -> tuple[tuple[AcquiredRange, ...], Commit]:
+    def read(self) -> Read:
+        """What a poll would look at next."""
         first = self.queue.next_offset()
         end = min(self.log.high_watermark, first + READ_MAX)
-        spans = [(offset, offset) for offset in range(first, end)]
+        return Read(first, [(offset, offset) for offset in range(first, end)], self.queue.opening)
+
+    def acquire(
+        self, member_id: MemberId = M, count: int = 500, read: Read | None = None
+    ) -> tuple[tuple[AcquiredRange, ...], Commit]:
+        """Of what was read before, or is read now."""
+        first, spans, opening = read or self.read()
         if self.queue.unlooked_from() is not None:
-            self.look(spans)
+            self.look(spans, opening)
         return self.queue.acquire(
-            member_id, spans, records_max=count, batch_size=count, is_exact=True, read_from=first
+            member_id,
+            spans,
+            records_max=count,
+            batch_size=count,
+            is_exact=True,
+            read_from=first,
+            opening=opening,
         )
 
-    def look(self, spans: Sequence[tuple[int, int]]) -> None:
+    def look(self, spans: Sequence[tuple[int, int]], opening: int) -> None:
         now_ms = self.clock.now_ms()
         later = [
             Later(at, at, self.log.due[at]) for at, _ in spans if self.log.due.get(at, 0) > now_ms
         ]
         keys = [(at, self.log.keys[at]) for at, _ in spans if at in self.log.keys]
-        self.queue.look(spans, Looked(later=later, keys=keys))
+        self.queue.look(spans, Looked(later=later, keys=keys), opening=opening)
 
     async def acquired(self, member_id: MemberId = M, count: int = 500) -> list[AcquiredRange]:
         ranges, commit = self.acquire(member_id, count)

@@ -21,7 +21,17 @@ from penstock.queues.leases import STALE_MAX, LeaseDeadlines
 from penstock.queues.records import QueueStored
 from penstock.replication import alarm_clock
 from tests.unit.clocks import ManualClock
-from tests.unit.queues.leading_rig import KEY, Asleep, FakeLog, FakeStore, Leader, M, N, refusal
+from tests.unit.queues.leading_rig import (
+    KEY,
+    Asleep,
+    FakeLog,
+    FakeStore,
+    Leader,
+    M,
+    N,
+    Read,
+    refusal,
+)
 from tests.waiting import until
 
 LEASE_MS = ShareSettings().lease_ms
@@ -112,6 +122,45 @@ async def test_a_delayed_write_of_an_earlier_opening_changes_nothing() -> None:
         await store.write(delayed)
     assert refused.value.reason is Reason.FENCED_STATE_EPOCH
     assert await leader.acquired() == [AcquiredRange(0, 9, 1)]
+
+
+async def read_before_another_opening(leader: Leader, store: FakeStore) -> Read:
+    """What one poll reads behind the lease of another, which is never stored."""
+    store.goes_on.clear()
+    store.refused_before.append(Refused(Reason.REQUEST_TIMED_OUT))
+    _, commit = leader.acquire(M, 5)
+    read = leader.read()
+    assert read.first == 5
+    store.goes_on.set()
+    assert await refusal(commit) is Reason.COORDINATOR_NOT_AVAILABLE
+    await leader.queue.open()
+    return read
+
+
+async def test_what_was_read_before_the_queue_was_opened_again_leases_nothing() -> None:
+    store = FakeStore()
+    leader = await Leader(store).opened()
+    read = await read_before_another_opening(leader, store)
+    with pytest.raises(Refused) as refused:
+        leader.acquire(N, read=read)
+    assert refused.value.reason is Reason.COORDINATOR_NOT_AVAILABLE
+    assert await leader.acquired(N) == [AcquiredRange(0, 9, 1)], "no record is lost"
+
+
+async def test_what_was_found_before_the_queue_was_opened_again_is_not_decided() -> None:
+    store = FakeStore()
+    leader = await Leader(store, settings=ShareSettings(has_expiry=True)).opened()
+    read = await read_before_another_opening(leader, store)
+    for decide in (
+        lambda: leader.look(read.spans, read.opening),
+        lambda: leader.queue.drop_expired(read.spans, opening=read.opening),
+    ):
+        with pytest.raises(Refused) as refused:
+            decide()
+        assert refused.value.reason is Reason.COORDINATOR_NOT_AVAILABLE
+    assert leader.queue.next_offset() == leader.queue.machine.end == 0
+    assert leader.queue.expired_count == 0
+    assert await leader.acquired(N) == [AcquiredRange(0, 9, 1)], "no record is lost"
 
 
 async def test_a_doubled_write_is_refused() -> None:
