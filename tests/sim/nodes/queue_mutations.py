@@ -102,6 +102,11 @@ def takes_unknown_as_failed(self: LedQueue, refused: Refused, level: int = 0) ->
     self._storing.void(refused)
 
 
+@mutation("what was read for one opening is leased in the next", (LedQueue, "_check_opening"))
+def leases_anything(self: LedQueue, opening: int) -> None:
+    """The stored queue may know less: what lies before would be done, and nobody had it."""
+
+
 @mutation("the start of a queue is found out twice", (LedQueue, "_take_over"))
 async def resolves_twice(self: LedQueue, stored: QueueStored) -> Change:
     """Where a queue begins is settled once: the log's end is another one later on."""

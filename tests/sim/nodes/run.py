@@ -23,6 +23,7 @@ from tests.sim.nodes.members import GroupConsumer, WorkGroup
 from tests.sim.nodes.node import SMALL
 from tests.sim.nodes.onlooker import Onlooker
 from tests.sim.nodes.partition import DataPartition
+from tests.sim.nodes.queue_faults import QueueFaults
 from tests.sim.nodes.queue_rules import QueueRules
 from tests.sim.nodes.queues import GROUP, QUEUE_SETTINGS, Ledger, QueueWorker, initialize, look
 from tests.sim.nodes.reader import Reader
@@ -74,6 +75,7 @@ class Run(Cluster):
         self.workers: list[QueueWorker] = []
         self.rules = QueueRules(seed, DATA, GROUP, is_on=queue_workers > 0)
         self.ledger = Ledger((), self.rules)
+        self.queue_faults = QueueFaults(seed, is_on=queue_workers > 0)
         self.administrators = [Administrator(self.world, self.nodes, OTHERS) for _ in range(3)]
         self.onlooker = Onlooker(self.world, self.nodes, OTHERS)
         self.committer = Committer(self.world, self.nodes, DATA, DATA_PARTITIONS)
@@ -89,7 +91,11 @@ class Run(Cluster):
 
     def execute(self) -> RunReport:
         try:
-            with bugs_fail(self.world), self.ledger.counting_voids():
+            with (
+                bugs_fail(self.world),
+                self.ledger.counting_voids(),
+                self.queue_faults.losing_changes(),
+            ):
                 return self._execute()
         except AssertionError as failure:
             for node in self.nodes:
