@@ -351,7 +351,8 @@ class Poll:
             return found
         known = [batch for batch in found.batches if batch.last < first]
         new = found.batches[len(known) :]
-        if not new or not queue.may_look(self._records_left):
+        has_data = any(batch.is_data for batch in new)
+        if not has_data or not queue.may_look(self._records_left):
             return found._replace(batches=known)
         new = looked_at_a_time(new)
         with queue.looking():

@@ -405,12 +405,16 @@ class LedQueue:
     @contextmanager
     def looking(self) -> Iterator[None]:
         """One poll at a time looks; others take what is known, or wait for what it finds."""
+        end, has_news = self._open_machine().end, True
         self._is_looking = True
         try:
             yield
+            # If it failed, another one may look. If it found nothing new, nobody would.
+            has_news = self._open_machine().end > end
         finally:
             self._is_looking = False
-            self.tell_news()
+            if has_news:
+                self.tell_news()
 
     def look(self, spans: Sequence[Span], looked: Looked, *, opening: int) -> Commit:
         """Batches were looked into since this opening; settled once it is stored which of them are

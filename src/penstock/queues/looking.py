@@ -31,7 +31,7 @@ EXPIRE_AFTER: Final = delivery_headers.EXPIRE_AFTER.encode()
 _MARK: Final = b"penstock.deliver.a"
 _TEXT_LENGTH_MAX: Final = 100
 
-# A poll looks into so many records and bytes at a time, but into one batch at least.
+# A poll looks into so many records and bytes at a time, but into one batch with data at least.
 LOOKED_RECORDS_MAX: Final = 5_000
 LOOKED_BYTES_MAX: Final = 1024 * KIB
 # Wrong times in headers are reported this often at most.
@@ -79,9 +79,12 @@ def looked_at_a_time(batches: Sequence[LogBatch]) -> Sequence[LogBatch]:
     """The first of them, as many as may be looked into in one go."""
     records = size = 0
     for index, batch in enumerate(batches):
+        if not batch.is_data:
+            continue
+        is_first = records == 0
         records += batch.record_count
         size += batch.size
-        if index and (records > LOOKED_RECORDS_MAX or size > LOOKED_BYTES_MAX):
+        if not is_first and (records > LOOKED_RECORDS_MAX or size > LOOKED_BYTES_MAX):
             return batches[:index]
     return batches
 

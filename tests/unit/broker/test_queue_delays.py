@@ -8,9 +8,10 @@ import pytest
 
 from penstock.broker import polling, queue_offsets
 from penstock.broker.queues import AckType, QueueOffset
-from penstock.model.ids import MemberId
+from penstock.model.ids import COPIERS_FROM, MemberId
 from penstock.queues import looking
 from penstock.queues.commands import AcquiredRange
+from penstock.records.batch import build_batch
 from penstock.records.record import Record
 from tests.unit.broker.queue_rig import EARLIEST, G, N, QueueNode, leased, turns
 from tests.unit.clocks import START_MS, ManualClock
@@ -19,6 +20,7 @@ from tests.waiting import until
 
 DELAY = {**EARLIEST, "penstock.queue.delay.enable": "true"}
 ORDER = {**EARLIEST, "penstock.queue.key.order.enable": "true"}
+EXPIRY = {**EARLIEST, "penstock.queue.expiry.enable": "true"}
 
 
 def record(
@@ -110,6 +112,32 @@ def test_a_poll_looks_past_many_records_for_later_in_steps(
         assert 0 < looked <= 3 * 20
         answer = await node.poll()
         assert leased(answer) == [b"now"], "one that waits looks on"
+        await node.stop()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("configs", [DELAY, ORDER, EXPIRY])
+def test_a_poll_looks_past_copies_for_other_queues_at_a_large_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, configs: dict[str, str]
+) -> None:
+    monkeypatch.setattr(looking, "LOOKED_RECORDS_MAX", 20)
+
+    async def scenario() -> None:
+        node, _ = await begin(tmp_path, configs)
+        await node.send_records(record(b"first"))
+        copies = build_batch(
+            [record(b"copy")], producer_id=COPIERS_FROM, producer_epoch=0, base_sequence=0
+        )
+        done = node.replica().append(copies).done
+        if done is not None:
+            await done
+        await node.send_records(*(record(b"large") for _ in range(30)))
+        await node.open(0)
+        # One reads all three, the other one begins with the copies.
+        assert leased(await node.poll_now(records_max=1)) == [b"first"]
+        answer = await node.poll_now(N)
+        assert leased(answer) == [b"large"] * 30
         await node.stop()
 
     run(scenario)

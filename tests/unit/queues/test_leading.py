@@ -419,6 +419,22 @@ async def test_a_poll_is_woken_when_there_is_room_for_leases() -> None:
     assert poll.woken == 1
 
 
+async def test_a_poll_is_woken_when_another_one_found_something_or_failed() -> None:
+    leader = await Leader(FakeStore(), settings=ShareSettings(has_delays=True)).opened()
+    queue, poll = leader.queue, Asleep()
+    queue.wait(poll)
+    with queue.looking():
+        assert not queue.may_look(1), "one at a time"
+    assert poll.woken == 0, "it would find nothing either"
+    with pytest.raises(OSError, match="disk"), queue.looking():
+        raise OSError("disk")
+    assert poll.woken == 1, "now it is its turn"
+    queue.wait(poll)
+    with queue.looking():
+        leader.look([(0, 0)], queue.opening)
+    assert poll.woken == 2
+
+
 async def test_the_poll_that_waits_longest_is_woken_and_then_the_next() -> None:
     leader = await Leader(FakeStore(), FakeLog(end=0)).opened()
     polls = [Asleep() for _ in range(3)]

@@ -184,13 +184,17 @@ def test_offsets_that_go_back_or_leave_their_batch_are_not_believed() -> None:
 
 
 def test_a_poll_looks_at_a_few_batches_at_a_time_and_at_one_at_least() -> None:
-    def of(count: int, size: int) -> LogBatch:
-        return LogBatch(0, count - 1, 0, size, count, True)
+    def of(count: int, size: int, *, is_data: bool = True) -> LogBatch:
+        return LogBatch(0, count - 1, 0, size, count, is_data)
 
     assert len(looked_at_a_time([of(LOOKED_RECORDS_MAX + 1, 10)] * 3)) == 1
     assert len(looked_at_a_time([of(LOOKED_RECORDS_MAX // 2, 10)] * 3)) == 2
     assert len(looked_at_a_time([of(1, 900_000)] * 3)) == 1
     assert len(looked_at_a_time([of(1, 10)] * 3)) == 3
+    others, large = of(LOOKED_RECORDS_MAX, 10, is_data=False), of(LOOKED_RECORDS_MAX + 1, 10)
+    assert looked_at_a_time([others, large, large]) == [others, large], (
+        "those of others don't count"
+    )
 
 
 def test_keys_are_found_in_spans_alone(tmp_path: Path) -> None:
