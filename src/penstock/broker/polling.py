@@ -265,9 +265,12 @@ class Poll:
         for part in ready:
             assert part.queue is not None
             assert part.replica is not None
+            offset = part.queue.next_offset()
+            if part.replica.needs_index(offset):
+                # To be loaded by a worker, when it is read for the answer.
+                return True
             try:
-                wanted = part.answer.wanted
-                found = part.replica.read(part.queue.next_offset(), wanted.bytes_max)
+                found = part.replica.read(offset, part.answer.wanted.bytes_max)
             except Refused:
                 # Told when it is read for the answer.
                 return True

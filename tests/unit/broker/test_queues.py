@@ -311,6 +311,28 @@ def test_a_poll_waits_for_as_many_bytes_as_it_wants(tmp_path: Path) -> None:
     run(scenario)
 
 
+def test_a_poll_that_wants_many_bytes_leaves_the_index_to_a_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        node = await QueueNode.begin(tmp_path)
+        await node.send(b"a" * 2_000)
+        loaded, read = [], Replica.read
+
+        def read_loaded(replica: Replica, offset: int, bytes_max: int) -> FileRange | None:
+            assert offset in loaded, "the loop would wait for the disk"
+            return read(replica, offset, bytes_max)
+
+        monkeypatch.setattr(Replica, "needs_index", lambda _, offset: offset not in loaded)
+        monkeypatch.setattr(Replica, "load_index", lambda _, offset: loaded.append(offset))
+        monkeypatch.setattr(Replica, "read", read_loaded)
+        answer = await node.poll(bytes_min=1_000)
+        assert leased(answer) == [b"a" * 2_000]
+        await node.stop()
+
+    run(scenario)
+
+
 def test_each_poll_that_waits_gets_its_turn(tmp_path: Path) -> None:
     async def scenario() -> None:
         node = await QueueNode.begin(tmp_path)
