@@ -341,9 +341,9 @@ class TracedQueue(LedQueue):
         self.note(Event.CLOSE, leases, commit)
         return commit
 
-    def undo(self, member_id: MemberId) -> None:
-        leases = self._leases_of(member_id)
-        super().undo(member_id)
+    def undo(self, member_id: MemberId, acquired: Sequence[AcquiredRange] | None = None) -> None:
+        leases = self._leases_of(member_id) if acquired is None else acquired
+        super().undo(member_id, acquired)
         self.note(Event.UNDO, leases, self.stored())
 
     def _leases_of(self, member_id: MemberId) -> list[AcquiredRange]:

@@ -410,6 +410,9 @@ class Poll:
             except Refused as refused:
                 part.refuse(refused)
             except (OSError, CorruptBatch) as error:
+                if part.queue is not None and part.queue.is_open:
+                    # The consumer may have others of the same queue.
+                    part.queue.undo(self._query.member_id, part.answer.ranges)
                 part.refuse(Refused(Reason.STORAGE_ERROR, str(error)))
 
     # Waiting

@@ -357,9 +357,10 @@ class LedQueue:
         self._ended_leases()
         return commit
 
-    def undo(self, member_id: MemberId) -> None:
-        """What it was given never reached the member."""
-        self.decide(lambda machine: machine.decide_undone(member_id, self._settings_of()))
+    def undo(self, member_id: MemberId, acquired: Sequence[AcquiredRange] | None = None) -> None:
+        """What it was given never reached the member: this, or all it has."""
+        settings = self._settings_of()
+        self.decide(lambda machine: machine.decide_undone(member_id, settings, acquired))
 
     def expire(self) -> None:
         """The time of some leases is over."""

@@ -292,10 +292,27 @@ class ShareMachine:
         leases = self._ranges.leases_of(member_id)
         return self.change_of([after(each, Event.CLOSE, settings) for each in leases])
 
-    def decide_undone(self, member_id: MemberId, settings: ShareSettings) -> Change:
-        """What the member was given never reached it, so that attempt does not count."""
-        leases = self._ranges.leases_of(member_id)
+    def decide_undone(
+        self,
+        member_id: MemberId,
+        settings: ShareSettings,
+        acquired: Sequence[AcquiredRange] | None = None,
+    ) -> Change:
+        """What the member was given never reached it, so that attempt does not count. Without
+        `acquired`, that is all it has."""
+        leases: Iterable[Range] = self._ranges.leases_of(member_id)
+        if acquired is not None:
+            leases = self._still_leased(member_id, acquired)
         return self.change_of([after(each, Event.UNDO, settings) for each in leases])
+
+    def _still_leased(
+        self, member_id: MemberId, acquired: Iterable[AcquiredRange]
+    ) -> Iterator[Range]:
+        for first, last, attempt in acquired:
+            lease = RecordState.LEASED, attempt, member_id
+            for each in self._ranges.between(max(first, self.start), last):
+                if (each.state, each.attempts, each.member_id) == lease:
+                    yield each
 
     def decide_purged(self, end: int, settings: ShareSettings) -> Change:
         """Nothing below `end` is delivered any more; who has a record keeps it."""

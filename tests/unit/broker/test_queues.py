@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import pytest
 
+from penstock.broker import polling
 from penstock.broker import queues as queues_module
 from penstock.broker.later import Later
 from penstock.broker.queues import AckBatch, AckType, QueueOffset
@@ -432,6 +433,32 @@ def test_few_records_of_a_large_batch_are_sent_alone(tmp_path: Path) -> None:
         header = parse_header(answer.records)
         assert (header.base_offset, header.last_offset, header.record_count) == (0, 99, 2)
         assert leased(answer) == values[7:9]
+        await node.stop()
+
+    run(scenario)
+
+
+def test_records_that_can_not_be_sent_are_not_leased_and_their_attempt_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> bytes:
+        raise OSError(errno.EIO, "a bad sector")
+
+    async def scenario() -> None:
+        node = await QueueNode.begin(tmp_path)
+        await node.send(b"small")
+        assert leased(await node.poll(N)) == [b"small"]
+        await node.send(*(b"%04d" % number + b"x" * 1_000 for number in range(100)))
+        await node.poll()
+        await node.acknowledge(8, 9, AckType.RELEASE)
+        with monkeypatch.context() as patching:
+            patching.setattr(polling, "build", fail)
+            answer = await node.poll(N)
+        assert (answer.reason, answer.ranges) == (Reason.STORAGE_ERROR, ())
+        answer = await node.poll(N)
+        assert list(answer.ranges) == [AcquiredRange(8, 9, 2)], "nobody had its second attempt"
+        assert len(leased(answer)) == 2
+        assert await node.acknowledge(0, 0, member_id=N) is None, "it keeps what it had before"
         await node.stop()
 
     run(scenario)

@@ -300,9 +300,13 @@ class NaiveQueue:
         entry = self.entries[offset]
         self.entries[offset] = Entry(AVAILABLE, entry.attempts - 1, redrives=entry.redrives)
 
-    def undo(self, member_id: MemberId) -> None:
+    def undo(self, member_id: MemberId, acquired: Sequence[AcquiredRange] | None) -> None:
         for offset, entry in self.entries.items():
-            if entry.state is LEASED and entry.member_id == member_id:
+            is_meant = acquired is None or any(
+                each.first <= offset <= each.last and each.attempt == entry.attempts
+                for each in acquired
+            )
+            if entry.state is LEASED and entry.member_id == member_id and is_meant:
                 self._undo(offset)
 
     def outdate(self, spans: Sequence[tuple[int, int]]) -> int:

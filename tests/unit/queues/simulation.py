@@ -273,8 +273,12 @@ class Simulation:
 
     def undo(self) -> None:
         member_id = self.one_of(self.members)
-        self.apply(self.machine.decide_undone(member_id, self.settings))
-        self.naive.undo(member_id)
+        acquired = None
+        if self.maybe(0.5):
+            leases = [lease for lease in self.given if self.maybe(0.3)]
+            acquired = [AcquiredRange(each.first, each.last, each.attempts) for each in leases]
+        self.apply(self.machine.decide_undone(member_id, self.settings, acquired))
+        self.naive.undo(member_id, acquired)
 
     def outdate(self) -> None:
         some = [(first, last) for first, last in self.batches if self.maybe(0.2)]
