@@ -427,7 +427,7 @@ class LedQueue:
         if self._keys is not None:
             self._keys.add(each for each in looked.keys if each[0] >= end)
         commit = self._submit(change)
-        self._count_wrong(looked)
+        self.wrong_times.count(looked, self.key, self.clock.monotonic())
         self._set_due_alarm()
         return commit
 
@@ -437,12 +437,6 @@ class LedQueue:
         change, count = self._open_machine().decide_outdated(spans, self._settings_of())
         self.expired_count += count
         return self.decide(lambda _: change)
-
-    def _count_wrong(self, looked: Looked) -> None:
-        wrong = self.wrong_times
-        if wrong.count(looked, self.clock.monotonic()):
-            text = "producers asked %s for a time that is too far away %d times, and for none %d"
-            logger.warning(text, self.key, wrong.clamped_count, wrong.malformed_count)
 
     def make_due(self) -> None:
         """The time of some delayed records may have come. It follows from what is stored."""

@@ -5,6 +5,7 @@ Times are in headers (model/delivery_headers.py). A producer may be wrong: a tim
 now, one too far away is the farthest, and what is not a time is now. The last two are counted.
 """
 
+import logging
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,10 +20,13 @@ from penstock.model.limits import KIB
 from penstock.model.topic_config import TimestampType
 from penstock.queues.commands import Later, ShareSettings
 from penstock.queues.key_order import KeyAt
+from penstock.queues.layout import QueueKey
 from penstock.queues.reading import LogBatch
 from penstock.records.batch import BatchHeader, batch_payload, parse_header
 from penstock.records.errors import CorruptBatch
 from penstock.records.raw_records import Skimmed, header_values, skim_records
+
+logger = logging.getLogger(__name__)
 
 DELIVER_AT: Final = delivery_headers.DELIVER_AT.encode()
 DELIVER_AFTER: Final = delivery_headers.DELIVER_AFTER.encode()
@@ -61,15 +65,15 @@ class WrongTimes:
         self.malformed_count = 0
         self._reported_at: float | None = None
 
-    def count(self, looked: Looked, now: float) -> bool:
-        """Whether it should be reported, at the time `now` of the monotonic clock."""
+    def count(self, looked: Looked, key: QueueKey, now: float) -> None:
+        """At the time `now` of the monotonic clock."""
         self.clamped_count += looked.clamped_count
         self.malformed_count += looked.malformed_count
         is_news = bool(looked.clamped_count or looked.malformed_count)
-        if not is_news or not self._is_over(now):
-            return False
-        self._reported_at = now
-        return True
+        if is_news and self._is_over(now):
+            self._reported_at = now
+            text = "producers asked %s for a time that is too far away %d times, and for none %d"
+            logger.warning(text, key, self.clamped_count, self.malformed_count)
 
     def _is_over(self, now: float) -> bool:
         return self._reported_at is None or now >= self._reported_at + WRONG_TIMES_REPORT_S
