@@ -320,23 +320,29 @@ class LedQueue:
         change, renewed = self._open_machine().decide_acknowledge(
             member_id, batches, settings, waits.due_after
         )
+        return self.settle(change, renewed, settings.lease_ms)
+
+    def settle(self, change: Change, renewed: Sequence[Range], lease_ms: int) -> Commit:
+        """What was said of leases: some end, and others begin again, now."""
+        is_stored = self._open_machine().is_news(change)
         commit = self._submit(change)
-        if settings.backoff.first_ms:
-            self._set_due_alarm()
+        self._set_due_alarm()
         if renewed:
-            self.extend(renewed, settings.lease_ms)
+            self._extend(renewed, lease_ms)
+            if not is_stored:
+                # No coordinator would refuse it.
+                commit = self._storing.confirmed(self.confirm)
         self._ended_leases()
         return commit
 
-    def extend(self, leases: Sequence[Range], lease_ms: int) -> None:
-        """They begin again, now."""
+    def _extend(self, leases: Sequence[Range], lease_ms: int) -> None:
         self._deadlines.renew(leases, self.clock.monotonic() + lease_ms / 1000)
         self._set_alarm()
 
     async def confirm(self) -> None:
         """Returns once it is sure that the copy was the newest one until now; raises Refused if it
         may not have been. A leader that was replaced without knowing it would refuse what another
-        one has leased."""
+        one has leased, and renew what another one may have given away."""
         try:
             async with asyncio.timeout(CONFIRM_S_MAX):
                 await self.log.confirm()

@@ -162,13 +162,11 @@ def settle(
         lease_ms=lease_ms,
         due_after=_due_after(queue, settings, delay_ms),
     )
-    commit = queue.decide(lambda _: settled.change)
+    commit = queue.settle(settled.change, settled.extended, lease_ms)
     if queue.is_traced:
         judged = zip(claims, settled.outcomes, strict=True)
         good = (AcquiredRange(at, at, attempt) for (at, attempt, _), ok in judged if ok is _OK)
         queue.note(_EVENTS[verb], good, commit)
-    if settled.extended:
-        queue.extend(settled.extended, lease_ms)
     return settled.outcomes, commit
 
 

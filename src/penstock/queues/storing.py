@@ -9,7 +9,7 @@ the queues that they lead themselves, and a queue may write thousands of times a
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
@@ -52,6 +52,8 @@ class Storing:
         self.pending: list[Change] = []
         self.next_commit = Commit()
         self.under_way: Commit | None = None
+        # Who waits until what has changed nothing is confirmed.
+        self._confirming: dict[Commit, None] = {}
         # When the next write begins, or when the one that is under way is late.
         self._timer: asyncio.Handle | None = None
 
@@ -82,6 +84,27 @@ class Storing:
         done.settle(None)
         return done
 
+    def confirmed(self, confirm: Callable[[], Awaitable[None]]) -> Commit:
+        """The same for what another leader would have to have stored: once it is confirmed, too,
+        that there was none until now."""
+        confirmed = Commit()
+        self._confirming[confirmed] = None
+        self._run(self._confirm(self.last_commit(), confirm, confirmed))
+        return confirmed
+
+    async def _confirm(
+        self, commit: Commit, confirm: Callable[[], Awaitable[None]], confirmed: Commit
+    ) -> None:
+        error: Refused | None = None
+        try:
+            await commit
+            await confirm()
+        except Refused as refused:
+            error = refused
+        if confirmed in self._confirming:
+            del self._confirming[confirmed]
+            confirmed.settle(error)
+
     async def write(self, change: Change, *, is_whole: bool = False) -> None:
         """At once, for a queue that nobody uses yet."""
         await self._ask(self._command((change,), is_whole=is_whole))
@@ -90,7 +113,9 @@ class Storing:
     def void(self, refused: Refused) -> None:
         """What was submitted may never be stored: all who wait for it hear so."""
         failed = [commit for commit in (self.under_way, self.next_commit) if commit is not None]
+        failed += self._confirming
         self.pending, self.under_way, self.next_commit = [], None, Commit()
+        self._confirming.clear()
         self._stop_timer()
         for commit in failed:
             if not commit.is_settled:

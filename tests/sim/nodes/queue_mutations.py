@@ -37,6 +37,7 @@ from penstock.queues.letters import LetterState, Plan, Redriven, Sender
 from penstock.queues.machine import ShareMachine
 from penstock.queues.records import UNRESOLVED, QueueStored
 from penstock.queues.state import Queue, QueuesState
+from penstock.queues.storing import Storing
 from penstock.replication.commit import Commit
 from tests.sim.mutation import Mutations
 
@@ -57,6 +58,12 @@ def _settled() -> Commit:
 @mutation("a leader asks nobody before it refuses an acknowledgement", (LedQueue, "confirm"))
 async def refuses_alone(self: LedQueue) -> None:
     """The next leader may have leased what this one knows nothing of."""
+
+
+@mutation("a leader asks nobody before it renews a lease", (Storing, "confirmed"))
+def renews_alone(self: Storing, confirm: object) -> Commit:
+    """The next leader may have given the record to somebody else."""
+    return self.last_commit()
 
 
 _acquire = LedQueue.acquire

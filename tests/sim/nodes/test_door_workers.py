@@ -40,7 +40,7 @@ def answers_early(*args: Any, **kwargs: Any) -> tuple[Sequence[Outcome], Commit]
     return outcomes, commit
 
 
-@mutation("an extended lease ends at its old time", (LedQueue, "extend"))
+@mutation("an extended lease ends at its old time", (LedQueue, "_extend"))
 def extends_nothing(self: LedQueue, leases: Sequence[Range], lease_ms: int) -> None:
     """Who was given more time has it."""
 

@@ -75,6 +75,9 @@ DIRECTED: dict[str, Callable[[], None]] = {
     "a leader asks nobody before it refuses an acknowledgement": in_directory(
         test_queues.test_a_leader_that_nobody_confirms_refuses_no_acknowledgement
     ),
+    "a leader asks nobody before it renews a lease": in_directory(
+        test_queues.test_a_leader_that_nobody_confirms_refuses_no_acknowledgement
+    ),
     # Topics with queues do not come and go in random runs.
     "a queue outlives its topic": (
         test_queue_topics.test_a_topic_that_is_made_again_has_a_queue_of_its_own

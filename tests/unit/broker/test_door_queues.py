@@ -1,7 +1,7 @@
 """Proves that queues work through doors: by lease tokens, on whichever node leads."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import pytest
 from penstock.broker.doors import PASSED_ON, calls, queue_calls
 from penstock.broker.doors.calls import Call
 from penstock.broker.doors.desk import Desk
+from penstock.broker.doors.queue_leaders import settle_partitions
 from penstock.broker.doors.table import make_desk
 from penstock.frontdoor.remote.broker import Broker
 from penstock.frontdoor.remote.queueing import Message, Queueing, TokenOutcome
@@ -21,6 +22,7 @@ from penstock.model.ids import BrokerId, GroupId, MemberId, TopicName
 from penstock.model.lease_tokens import TOKEN_LENGTH, read_token
 from penstock.queues.commands import RecordState
 from penstock.records.record import Record
+from penstock.replication.replica import Replica
 from tests.unit.broker.queue_rig import EARLIEST, TOPIC, QueueNode, turns
 from tests.unit.lone_node import NODE
 
@@ -176,6 +178,42 @@ async def test_leases_have_the_time_that_the_poll_asks_for(tmp_path: Path) -> No
         for wrong in (999, 12 * 3_600_000 + 1):
             with pytest.raises(Refused, match="lease_ms"):
                 await rig.poll(lease_ms=wrong)
+
+
+async def test_a_leader_that_nobody_confirms_extends_nothing(tmp_path: Path) -> None:
+    """Another one may have given the message to somebody else."""
+
+    async def confirm() -> None:
+        raise Refused(Reason.NOT_LEADER_OR_FOLLOWER, "somebody else leads")
+
+    async with running(tmp_path) as rig:
+        await rig.node.send(b"a")
+        polled = await rig.queueing.poll(TOPIC, G, records_max=1, lease_ms=5_000)
+        token = read_token(polled.messages[0].token)
+        assert token is not None
+        claim = queue_calls.Claim(
+            partition=token.partition,
+            offset=token.offset,
+            attempt=token.attempt,
+            proof=token.proof,
+        )
+
+        async def extend(lease_ms: int) -> Sequence[str]:
+            call = queue_calls.SettlePartitions(
+                topic_id=rig.node.topic_id,
+                group=G,
+                verb="extend",
+                claims=[claim],
+                lease_ms=lease_ms,
+                delay_ms=None,
+            )
+            return (await settle_partitions(rig.desk, call)).outcomes
+
+        with pytest.MonkeyPatch.context() as patching:
+            patching.setattr(Replica, "confirm", lambda _: confirm())
+            assert await extend(5_000) == ["unavailable"]
+            assert await extend(6_000) == ["ok"], "what is stored was confirmed by that"
+        assert await extend(6_000) == ["ok"]
 
 
 async def test_a_poll_waits_for_the_first_message(tmp_path: Path) -> None:

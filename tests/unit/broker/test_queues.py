@@ -524,6 +524,9 @@ def test_a_leader_that_nobody_confirms_refuses_no_acknowledgement(tmp_path: Path
                 refused = await node.acknowledge(offset, offset, member_id=N)
                 assert refused is not None
                 assert refused.reason is Reason.NOT_LEADER_OR_FOLLOWER
+            refused = await node.acknowledge(0, 0, AckType.RENEW)
+            assert refused is not None, "it may be somebody else's"
+            assert refused.reason is Reason.NOT_LEADER_OR_FOLLOWER
             assert await node.acknowledge(0, 0) is None, "what is stored was confirmed by that"
         await node.stop()
 

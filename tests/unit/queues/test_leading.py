@@ -276,6 +276,36 @@ async def test_a_renewed_lease_outlives_its_first_deadline() -> None:
     assert await leader.acquired(N, 1) == [AcquiredRange(1, 1, 2)]
 
 
+async def test_a_renewal_that_stores_nothing_is_answered_when_the_leadership_is_confirmed() -> None:
+    leader = await Leader(FakeStore()).opened()
+    await leader.acquired(M)
+    await leader.acknowledge(0, 0, AckType.RENEW)
+    # Somebody else leads, and nobody has said so here.
+    leader.log.is_leader = False
+    renewal = leader.acknowledge(0, 0, AckType.RENEW)
+    assert await refusal(renewal) is Reason.NOT_LEADER_OR_FOLLOWER
+    # The coordinator says whether it may be stored.
+    await leader.acknowledge(0, 0)
+
+
+@pytest.mark.parametrize("has_begun", [True, False])
+async def test_a_renewal_that_is_not_confirmed_ends_with_the_leadership(has_begun: bool) -> None:
+    leader = await Leader(FakeStore()).opened()
+    await leader.acquired(M)
+    asked = asyncio.Event()
+
+    async def confirm() -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    leader.log.confirm = confirm  # type: ignore[method-assign]
+    commit = leader.acknowledge(0, 0, AckType.RENEW)
+    if has_begun:
+        await asked.wait()
+    leader.log.lose()
+    assert await refusal(commit) is Reason.NOT_LEADER_OR_FOLLOWER
+
+
 async def test_a_lease_that_is_given_again_does_not_end_with_the_one_before() -> None:
     leader = await Leader(FakeStore()).opened()
     await leader.acquired(N, 1)
