@@ -37,7 +37,6 @@ SLOW = {
 # A change of the code may move them, and then a warning says so.
 KNOWN_SEEDS = {
     "what is for later is only known in memory": 18,
-    "a change whose fate is unknown is taken as not made": 6,
     "a renewed lease ends at its old time": 31,
     "an ack is answered before it is stored": 7,
     "the start of a queue is found out twice": 41,
