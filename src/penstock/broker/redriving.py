@@ -248,10 +248,6 @@ class Redriving:
             raise Refused(Reason.COORDINATOR_NOT_AVAILABLE, detail)
         done = queue.machine.letters.redriven_up_to(asked.topic_id, asked.partition)
         items = [item for item in asked.items if item.letter_offset >= done]
-        if any(queue.machine.is_dying(item.offset) for item in items):
-            # The topic has it, and it is about to be noted.
-            detail = f"letters of {queue.key} are just on their way"
-            raise Refused(Reason.COORDINATOR_NOT_AVAILABLE, detail)
         total = RedriveResult()
         wanted = [item for item in items if item.redrives < REDRIVES_MAX]
         total += RedriveResult(skipped=len(items) - len(wanted))
@@ -259,6 +255,7 @@ class Redriving:
         there = await originals.present([item.offset for item in wanted])
         for is_there, run in groupby(wanted, key=lambda item: item.offset in there):
             some = list(run)
+            _check_dead(queue, some)
             total += await (self._reopen if is_there else self._copy)(queue, asked, some)
         place = Redriven(asked.topic_id, asked.partition, asked.next_offset)
         if queue.machine.letters.redriven_up_to(*place[:2]) < asked.next_offset:
@@ -314,6 +311,14 @@ class Redriving:
         identity = await self._letters.identities.identify(None)
         producer_id = COPIERS_FROM + identity.producer_id
         return Sender(queue.key.topic_id, queue.key.partition, producer_id)
+
+
+def _check_dead(queue: LedQueue, items: Iterable[LetterItem]) -> None:
+    """Just before something is decided: a queue that is opened again may know less than before."""
+    if any(queue.machine.is_dying(item.offset) for item in items):
+        # The topic has the letter, and that is about to be noted.
+        detail = f"letters of {queue.key} are just on their way"
+        raise Refused(Reason.COORDINATOR_NOT_AVAILABLE, detail)
 
 
 def _by_queue(

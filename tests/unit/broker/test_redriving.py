@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
+from penstock.broker.letter_reading import OriginalRecords
 from penstock.broker.queues import AckType, RedriveResult
 from penstock.model.errors import Reason, Refused
 from penstock.model.ids import COPIERS_FROM, GroupId
 from penstock.queues.dead_letters import REDRIVEN_FOR, REDRIVES, REDRIVES_MAX
+from penstock.queues.machine import ShareMachine
 from penstock.records.batch import decode_records, parse_header
 from tests.unit.broker.letters_rig import DLQ, LATE, LettersNode, Publishing, on_node
 from tests.unit.broker.queue_rig import EARLIEST, TOPIC, G, data_of, leased
@@ -235,6 +237,34 @@ def test_who_asks_again_while_copies_are_on_their_way_waits_for_them(tmp_path: P
         assert await first == RedriveResult(copied=2)
         assert await again == RedriveResult()
         assert await polled(node) == [b"a", b"b"]
+
+    on_node(scenario, tmp_path)
+
+
+def test_a_record_that_is_dying_again_when_it_has_been_looked_for_comes_back_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Because the queue was opened again, without a change that was lost."""
+
+    async def scenario(node: LettersNode) -> None:
+        await node.give_up(b"a")
+        await node.until_sent(1)
+        present, is_dying = OriginalRecords.present, ShareMachine.is_dying
+        looks: list[int] = []
+
+        async def present_late(*args: Any) -> Any:
+            found = await present(*args)
+            looks.append(len(looks))
+            return found
+
+        def is_dying_at_first(machine: ShareMachine, offset: int) -> bool:
+            return len(looks) == 1 or is_dying(machine, offset)
+
+        monkeypatch.setattr(OriginalRecords, "present", present_late)
+        monkeypatch.setattr(ShareMachine, "is_dying", is_dying_at_first)
+        assert await redrive(node) == RedriveResult(reopened=1)
+        assert looks == [0, 1]
+        assert await polled(node) == [b"a"]
 
     on_node(scenario, tmp_path)
 
