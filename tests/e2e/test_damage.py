@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from penstock.protocol.kafka.error_codes import ErrorCode
 from tests.e2e.clients import Message
@@ -287,25 +287,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(path)], check=True)
 
 
-def fill_up(bootstrap: str, topic: str) -> tuple[int, int]:
+def fill_up(broker: Broker, topic: str) -> tuple[int, int]:
     """Produce until the broker says that storage failed; the records that it took, and the code."""
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            "retries": 0,
-            "linger.ms": 0,
-            "enable.idempotence": False,
-            "message.timeout.ms": 50_000,
-        }
-    )
-    codes: list[int] = []
-    for _ in range(1_000):
-        producer.produce(
-            topic, os.urandom(200_000), on_delivery=lambda e, _: codes.append(e.code() if e else 0)
-        )
-        assert producer.flush(60) == 0
-        if codes[-1]:
-            return len(codes) - 1, codes[-1]
+    with Wire(broker.connect()) as wire:
+        for taken in range(1_000):
+            if code := wire.produce(topic, os.urandom(200_000)).error_code:
+                return taken, code
     raise AssertionError("the disk never filled up")
 
 
@@ -314,8 +301,8 @@ def test_a_full_disk_refuses_writes_serves_reads_and_heals(
 ) -> None:
     broker = make_broker(data_dir=small_disk / "data").start()
     topic = create_topic(broker.bootstrap, segment_bytes=str(8 << 20))
-    taken, code = fill_up(broker.bootstrap, topic)
-    assert code == KafkaError.KAFKA_STORAGE_ERROR
+    taken, code = fill_up(broker, topic)
+    assert code == ErrorCode.KAFKA_STORAGE_ERROR
     assert taken > 50
     assert broker.is_running
     assert offsets_in(broker, topic, taken) == list(range(taken))
