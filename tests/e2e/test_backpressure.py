@@ -94,7 +94,9 @@ def flood(broker: Broker, request: bytes, until: Callable[[], bool]) -> None:
                 connection.send(request)
 
 
-@pytest.mark.parametrize("acks", [-1, 0], ids=["acks=all", "acks=0"])
+@pytest.mark.parametrize(
+    "acks", [pytest.param(-1, id="acks=all"), pytest.param(0, id="acks=0", marks=pytest.mark.slow)]
+)
 def test_a_flood_of_producers_is_held_back(broker: Broker, acks: int) -> None:
     topic = create_topic(broker.bootstrap)
     request = produce_frame(topic, b"x" * 900_000, acks=acks)

@@ -84,6 +84,7 @@ def test_the_data_source_reads_and_writes(
     assert ours == theirs
 
 
+@pytest.mark.slow
 def test_the_data_source_passes_over_what_was_aborted(spark: SparkSession, kafka: str) -> None:
     create(kafka, "transactions")
     settings = {"bootstrap.servers": kafka, "transactional.id": "one", **JAVA_PARTITIONER}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psutil
 import pyarrow as pa
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.e2e.conftest import MakeTopic
@@ -49,6 +50,7 @@ def with_process(frame: DataFrame, meeting: Path) -> DataFrame:
     return frame.mapInArrow(see, "partition int, daemon long")
 
 
+@pytest.mark.slow
 def test_both_executors_read(
     remote_spark: SparkSession,
     spark_server: SparkServer,
@@ -68,6 +70,7 @@ def test_both_executors_read(
     assert len(parents) == EXECUTORS
 
 
+@pytest.mark.slow
 def test_a_job_from_topic_to_topic(
     remote_spark: SparkSession, broker: Broker, make_topic: MakeTopic, produce: Produce
 ) -> None:

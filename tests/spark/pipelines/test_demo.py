@@ -52,6 +52,7 @@ def test_ctrl_c_ends_spark_too(java_home: Path, tmp_path: Path) -> None:
     wait_until("an empty folder", lambda: list(tmp_path.iterdir()) == [], WAIT_S)
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_nothing_of_a_spark_that_is_slow_to_start(
     java_home: Path, tmp_path: Path
 ) -> None:

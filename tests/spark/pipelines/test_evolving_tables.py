@@ -76,6 +76,7 @@ def described(folder: Path, **given: str) -> Pipeline:
     return read_pipeline(folder / "evolving.yaml", given, environment={})
 
 
+@pytest.mark.slow
 def test_a_pipeline_that_is_started_again_with_more_columns(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
