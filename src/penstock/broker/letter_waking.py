@@ -21,7 +21,7 @@ from penstock.queues.leading import LedQueue
 
 logger = logging.getLogger(__name__)
 
-# So often they are woken, and so many at a time: in turn, if there are more.
+# How often they are woken, and how many at a time; in turn, if there are more.
 WAKE_S: Final = 2.0
 WOKEN_MAX: Final = 1_000
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from penstock.queues.commands import Range
 from penstock.queues.ranges import cut
 
-# Deadlines that end nothing any more are dropped once there are so many more deadlines than leases.
+# Deadlines that no longer end anything are dropped once there are this many more than leases.
 STALE_MAX = 1_000
 
 

@@ -200,7 +200,7 @@ class Acknowledging:
 
 
 def _as_kafka(refused: Refused | None) -> Refused | None:
-    """What no member of the group has asked for is no partition of the group's."""
+    """To Kafka, a group that nobody has joined has no partitions."""
     if refused is not None and refused.reason is Reason.GROUP_ID_NOT_FOUND:
         return Refused(Reason.UNKNOWN_TOPIC_OR_PARTITION, refused.detail)
     return refused

@@ -19,7 +19,7 @@ from penstock.records.record import Record
 # Of one answer; a batch that is larger comes whole.
 READ_BYTES_MAX = 4 * MIB
 # Batches may decompress to a thousand times their bytes. An answer ends behind the record with
-# which it has so many times the bytes that were asked for.
+# which it reaches this many times the bytes that were asked for.
 EXPANSION_MAX = 4
 # What a header takes in memory beside its name and value.
 HEADER_BYTES = 100
