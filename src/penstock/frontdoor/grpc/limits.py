@@ -33,6 +33,8 @@ PUSHED_RECORDS_MAX: Final = 2_000
 PUSHED_BYTES_MAX: Final = 512 * KIB
 # What was read and waits for credit; beyond it nothing more is read.
 HELD_BYTES_MAX: Final = 1 * MIB
+# How often a look is taken whether the topic has got partitions.
+GROWTH_LOOK_S: Final = 30.0
 
 # Of one request about leases.
 TOKENS_MAX: Final = queue_calls.CLAIMS_MAX

@@ -42,7 +42,7 @@ async def subscribe(
         start = first.start
         topic = await context.parts.topics.find(start.topic)
         positions = await _positions(context, topic, start)
-        subscription = _Subscription(context, conversation, topic, start.group, positions)
+        subscription = _Subscription(context, conversation, topic, start, positions)
         subscription.grant(start.credit)
         tasks = [
             asyncio.ensure_future(subscription.listen(requests)),
@@ -102,13 +102,14 @@ class _Subscription:
         context: Context,
         conversation: Conversation[messages.SubscribeRequest],
         topic: TopicInfo,
-        group: str,
+        start: messages.StartSubscription,
         positions: Positions,
     ) -> None:
         self._context = context
         self._conversation = conversation
         self._topic = topic
-        self._group = group
+        self._start = start
+        self._group = start.group
         self._positions = positions
         self._following = Following(
             context.parts.reader,
@@ -181,16 +182,31 @@ class _Subscription:
 
     async def push(self) -> None:
         await self._send(messages.SubscribeReply(started=_to_positions(self._positions)))
+        loop = asyncio.get_running_loop()
+        looked_at = loop.time()
         while True:
             self._raise_failed_commit()
+            if loop.time() - looked_at >= limits.GROWTH_LOOK_S:
+                looked_at = loop.time()
+                await self._take_on()
             if self._credit and self._held:
                 await self._push_next()
                 continue
             self._read_on()
-            for partition, chunk in await self._following.next([self._news]):
+            for partition, chunk in await self._following.next([self._news], limits.GROWTH_LOOK_S):
                 self._hold(partition, chunk)
             if self._news.done():
-                self._news = asyncio.get_running_loop().create_future()
+                self._news = loop.create_future()
+
+    async def _take_on(self) -> None:
+        """Begins with partitions that the topic has got since, if all are followed."""
+        if self._start.partitions:
+            return
+        topic = await self._context.parts.topics.find(self._topic.name)
+        for partition in _partitions(topic, self._start):
+            if partition not in self._positions:
+                self._positions[partition] = 0
+                self._idle.add(partition)
 
     def _raise_failed_commit(self) -> None:
         if self._committing is not None and self._committing.done():

@@ -15,6 +15,7 @@ from penstock.frontdoor.grpc.subscribe import subscribe
 from penstock.frontdoor.remote.parts import Parts
 from penstock.frontdoor.remote.stopping import Stopping
 from penstock.model.errors import Reason, Refused
+from penstock.records.rows import Row
 from tests.unit.frontdoor.remote.fake_broker import FakeBroker
 from tests.waiting import until
 
@@ -190,6 +191,33 @@ async def test_a_bad_start_is_refused(said: Any, field: str) -> None:
         await subscribe(context, talk)
     assert caught.value.field == field
     assert context.streams == 0
+
+
+async def test_partitions_that_are_new_are_followed_from_their_first_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "GROWTH_LOOK_S", 0.0)
+    fake = FakeBroker()
+    fake.topic("t", partitions=1)
+    context = make_context(fake)
+    everything, only = Talk(), Talk()
+    everything.say(start(credit=10))
+    only.say(start(credit=10, partitions=[0]))
+    calls_ = [asyncio.ensure_future(subscribe(context, talk)) for talk in (everything, only)]
+    for talk in (everything, only):
+        started = await talk.heard.get()
+        assert [each.partition for each in started.started.positions] == [0]
+    fake.topic("t", partitions=2)
+    context.parts.topics.forget("t")
+    await context.parts.writer.write("t", [(Row(None, b"new", (), 1_000), 1)], None)
+    pushed = (await everything.heard.get()).records
+    assert (pushed.partition, [each.value for each in pushed.records]) == (1, [b"new"])
+    await context.parts.writer.write("t", [(Row(None, b"last", (), 1_000), 0)], None)
+    pushed = (await only.heard.get()).records
+    assert (pushed.partition, [each.value for each in pushed.records]) == (0, [b"last"])
+    for talk in (everything, only):
+        talk.say(None)
+    await asyncio.gather(*calls_)
 
 
 async def test_streams_end_when_the_process_does() -> None:
