@@ -245,7 +245,7 @@ class Stress:
             if is_committed:
                 raise
             return
-        written = [history.by_place[index, term] for term in history.terms_at[index]]
+        written = [history.by_place[index, term] for term in tuple(history.terms_at[index])]
         starts = {index if each.kind == GAP else each.first_index for each in written}
         assert start in starts or (history.is_compacted and is_committed)
 
