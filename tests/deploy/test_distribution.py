@@ -114,6 +114,7 @@ def test_the_wheel_runs_on_a_machine_that_has_nothing(wheel: Path, tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_fixtures_work_on_a_machine_that_has_nothing(wheel: Path, tmp_path: Path) -> None:
     (tmp_path / "test_orders.py").write_text(FIXTURES)
     command = (*UVX, "--with", wheel, "pytest")

@@ -243,7 +243,13 @@ def test_a_lost_index_is_built_again(broker: Broker, topic: str, how: str, kill:
     assert_goes_on(broker, topic, 60)
 
 
-@pytest.mark.parametrize("clean", [True, False], ids=["after a stop", "after a kill"])
+@pytest.mark.parametrize(
+    "clean",
+    [
+        pytest.param(True, id="after a stop", marks=pytest.mark.slow),
+        pytest.param(False, id="after a kill"),
+    ],
+)
 def test_an_operator_cuts_the_damage_out(broker: Broker, topic: str, clean: bool) -> None:
     """What lies before the bad batch is kept, and the partition takes records again."""
     write_batches(broker, topic)

@@ -59,6 +59,7 @@ def both(tmp_path: Path) -> Iterator[Brokers]:
         ours.close()
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("apache-kafka")
 def test_a_scripted_session_has_the_answers_of_kafka(both: Brokers) -> None:
     our_ids, their_ids = from_both(both, lambda address: make_candidates(address, PREFIX))

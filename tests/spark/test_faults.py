@@ -242,6 +242,7 @@ def test_an_executor_is_killed_in_the_middle_of_a_reading_and_writing_task(
         assert first_seen(written, key) == sorted(first_seen(written, key))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_batches")
 def test_an_executor_is_killed_in_the_middle_of_a_task_that_writes_files(
     remote_spark: SparkSession,
