@@ -35,7 +35,7 @@ EXPIRE_AFTER: Final = delivery_headers.EXPIRE_AFTER.encode()
 _MARK: Final = b"penstock.deliver.a"
 _TEXT_LENGTH_MAX: Final = 100
 
-# A poll looks into so many records and bytes at a time, but into one batch with data at least.
+# How many records and bytes a poll looks into at a time; but always into one batch with data.
 LOOKED_RECORDS_MAX: Final = 5_000
 LOOKED_BYTES_MAX: Final = 1024 * KIB
 # Wrong times in headers are reported this often at most.
